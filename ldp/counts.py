@@ -108,7 +108,7 @@ def read_counts(
     if reports not in (None, n):
         raise ValueError(f"reports is {n} in the counts and {reports} otherwise; give one number")
     counts = numbers if which == "supports" else oracle.support(checked_state(oracle, n, numbers))
-    return oracle.estimate(counts, n).labelled(stream.labels)
+    return oracle.estimate(counts, n).labelled(stream.labels).declared(stream.privacy)
 
 
 def _total(oracle: Oracle, which: str, numbers: npt.NDArray[np.int64]) -> int:

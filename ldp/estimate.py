@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,13 @@ import numpy.typing as npt
 from ldp import deviation, notebook
 from ldp.arguments import MAX_DOMAIN, as_indices, as_integer, as_labels, joined_windows
 from ldp.intervals import confidence_sequence, score
-from ldp.intervals.binomial_tail import top_bounds
 from ldp.intervals.score import Of
+from ldp.merging import common
 from ldp.oracles.oracle import Oracle
+from ldp.repeated import Repeated
+
+if TYPE_CHECKING:
+    from ldp.privacy.declaration import Declaration
 
 Vector = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
@@ -30,7 +34,7 @@ _SHOWN = 10  # Values that a notebook shows
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Estimate:
+class Estimate(Repeated):
     """Base: the unbiased estimate f̃ = (c/n − q)/(p − q) of each frequency.
 
     Source: Section III of Wang et al. (NDSS 2020), Equations 3 (`std_error`) and 5 (`sigma`). Frequencies are fractions
@@ -44,6 +48,8 @@ class Estimate:
             for the whole stream.
         counts: read-only (d,) int64 support counts; None if only frequencies are known.
         labels: the name of each value, or None.
+        privacy: the declaration of how often a device reports, or None for one report of each device. Standard errors
+            and intervals use it; see `per_device`.
 
     Raises:
         ValueError: frequencies that are not d finite numbers, an n below 1, an empty or overlapping window, a number of
@@ -66,6 +72,7 @@ class Estimate:
     windows: tuple[Window, ...] = ()
     counts: Counts | None = None
     labels: tuple[str, ...] | None = None
+    privacy: Declaration | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.oracle, Oracle):
@@ -101,7 +108,10 @@ class Estimate:
 
     @property
     def sigma(self) -> float:
-        """σ = √(q(1−q)/(n(p−q)²)), the standard error at frequency 0 (Equation 5)."""
+        """σ = √(q(1−q)/(n(p−q)²)), the standard error at frequency 0 (Equation 5).
+
+        It is valid for one report of each device, or for fresh noise. Methods use it.
+        """
         p, q = self.oracle.p, self.oracle.q
         return math.sqrt(q * (1 - q) / (self.n * (p - q) ** 2))
 
@@ -113,8 +123,8 @@ class Estimate:
         (1−f)·q(1−q) + f·p(1−p), which avoids cancellation and is never negative.
         """
         p, q = self.oracle.p, self.oracle.q
-        scale = self.n * (p - q) ** 2
-        absent, present = float(q * (1 - q) / scale), float(p * (1 - p) / scale)
+        scale = float(self.n * (p - q) ** 2)
+        absent, present = (self.repeated_variance(float(x * (1 - x)), 1) / scale for x in (q, p))
         f = np.clip(self.frequencies, 0.0, 1.0)
         return np.sqrt((1.0 - f) * absent + f * present)
 
@@ -126,7 +136,8 @@ class Estimate:
 
         For the reports, each interval is {f : |f̃ − f|·(p−q) ≤ z·√((q(1−q) + f(p−q)(1−p−q))/n)}. The variance under the
         root is exact if f is the share among the n reports. The interval therefore covers f with probability `level`,
-        unless n·q is below about 5. It is valid for one value at one fixed time, and is not clipped to [0, 1]. No such
+        unless n·q is below about 5. It is valid for one value at one fixed time, and is not clipped to [0, 1]. It is
+        valid for one report per device, or for the reports that `privacy` declares (`repeated_variance`). No such
         interval exists for post-processed values. `ldp.query` has intervals for sets and for the most frequent values.
 
         Returns:
@@ -143,8 +154,8 @@ class Estimate:
             [0.601, 0.6064, 0.5937, 0.6136]
         """
         p, q = self.oracle.p, self.oracle.q
-        inside, outside = float(p * (1 - p)), float(q * (1 - q))
-        return score.interval(self.frequencies, self.n, p - q, inside, outside, level, of)
+        inside, outside = (self.repeated_variance(float(x * (1 - x)), 1) for x in (p, q))
+        return score.interval(self.frequencies, self.n, p - q, inside, outside, level, of, self.per_device)
 
     def anytime_interval(
         self, level: float = 0.95, values: npt.ArrayLike | None = None
@@ -170,6 +181,7 @@ class Estimate:
             >>> [float(end[0].round(3)) for end in (*estimate.interval(), *estimate.anytime_interval())]
             [0.698, 0.735, 0.681, 0.752]
         """
+        self.refuse_memoised("anytime-valid intervals")
         p, q = float(self.oracle.p), float(self.oracle.q)
         counts = self.known_counts(None if values is None else self.indices(values))
         return confidence_sequence.of_values(counts, self.n, p, q, level)
@@ -206,6 +218,10 @@ class Estimate:
             'these are not counts of 1,000 honest oue reports: the frequencies sum to 4.06, 53 standard errors from 1'
         """
         return deviation.warning(self.oracle, self.n, self.frequencies, self._name)
+
+    def declared(self, privacy: Declaration | None) -> Estimate:
+        """Returns the estimate with a declaration, e.g. `Stream.privacy`."""
+        return replace(self, privacy=privacy)
 
     def within(self, start: int, end: int) -> Estimate:
         """Returns the estimate with the time window [start, end) in milliseconds.
@@ -333,9 +349,8 @@ class Estimate:
 
     def _top(self, k: int, level: float, of: Of) -> tuple[list[str], Vector, Vector, Vector]:
         """Returns names, frequencies and intervals of the most frequent values."""
-        oracle, values = self.oracle, self.most_frequent(k)
-        counts = self.nearest_counts(values)
-        low, high = top_bounds(counts, self.n, oracle.p, oracle.q, oracle.domain_size, level, of)
+        values = self.most_frequent(k)
+        low, high = self.top_bounds(values, level, of)
         return list(map(self._name, values)), self.frequencies[values], low, high
 
     def _caption(self) -> str:
@@ -356,14 +371,6 @@ class Estimate:
         f, k = self.frequencies, min(k, self.oracle.domain_size)
         values = np.flatnonzero(f >= np.partition(f, -k)[-k])
         return values[np.argsort(-f[values], kind="stable")[:k]]
-
-    def nearest_counts(self, values: Indices) -> Vector:
-        """Returns (k,) support counts, computed from frequencies if unknown."""
-        if self.counts is not None:
-            return self.counts[values].astype(np.float64)
-        p, q = self.oracle.p, self.oracle.q
-        nearest: Vector = np.rint(self.n * (float(q) + float(p - q) * self.frequencies[values]))
-        return np.clip(nearest, 0.0, self.n)
 
     def known_counts(self, values: Indices | None = None) -> Vector:
         """Returns (k,) support counts, recovered from frequencies if necessary.
@@ -406,10 +413,10 @@ class Estimate:
                 raise ValueError(
                     f"estimates of {self.oracle} and {other.oracle} cannot be merged: their counts are not comparable"
                 )
-        windows, labels = windows_and_labels(merged)
+        windows, labels, privacy = common(merged)
         n = sum(estimate.n for estimate in merged)
         counts = np.sum([one._recovered() for one in merged], axis=0)  # noqa: SLF001  # of the same class
-        return replace(self.oracle.estimate(counts, n), windows=windows, labels=labels)
+        return replace(self.oracle.estimate(counts, n), windows=windows, labels=labels, privacy=privacy)
 
     def _recovered(self) -> Counts:
         """Returns (d,) support counts that match the frequencies."""
@@ -436,16 +443,3 @@ def check_estimate(given: object) -> None:
             f"an Estimate is needed, not a {type(given).__name__}, because methods depend on n and on the protocol."
             " Create one with oracle.estimate(counts, n) or ldp.Estimate(frequencies, n, oracle)"
         )
-
-
-def windows_and_labels(merged: Sequence[Estimate]) -> tuple[tuple[Window, ...], tuple[str, ...] | None]:
-    """Returns the windows and labels of merged estimates."""
-    if not all(one.windows for one in merged):
-        raise ValueError(
-            "an estimate of the whole stream cannot be merged: it contains the reports of every window;"
-            " set the window of each estimate with within(start, end)"
-        )
-    labels = {one.labels for one in merged} - {None}
-    if len(labels) > 1:
-        raise ValueError("estimates with different labels cannot be merged: their values differ")
-    return tuple(window for one in merged for window in one.windows), next(iter(labels), None)

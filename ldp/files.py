@@ -206,9 +206,9 @@ class Aggregator:
 
     def estimate(self) -> Estimate:
         """Returns Base with the stream's labels. Raises ValueError for 0 reports."""
-        return self.stream.oracle.estimate(self.stream.oracle.support(self.state), self.reports).labelled(
-            self.stream.labels
-        )
+        stream = self.stream
+        estimate = stream.oracle.estimate(stream.oracle.support(self.state), self.reports)
+        return estimate.labelled(stream.labels).declared(stream.privacy)
 
     def _read_frame(self, file: Readable, source: str, block: bytes) -> None:
         oracle = self.stream.oracle

@@ -18,7 +18,6 @@ import numpy.typing as npt
 from ldp.arguments import MAX_DOMAIN, as_integer, as_text, as_value
 from ldp.consistency import EXTRA, METHODS
 from ldp.estimate import Estimate, Vector, check_estimate
-from ldp.intervals.binomial_tail import top_bounds
 from ldp.intervals.score import Of, check
 from ldp.oracles.oracle import Oracle
 from ldp.set_variance import SetVariance
@@ -272,6 +271,4 @@ def top_interval(
     """
     check_estimate(estimate)
     check(level, of)
-    oracle = estimate.oracle
-    counts = estimate.nearest_counts(top(estimate, k))
-    return top_bounds(counts, estimate.n, oracle.p, oracle.q, oracle.domain_size, level, of)
+    return estimate.top_bounds(top(estimate, k), level, of)

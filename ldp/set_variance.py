@@ -63,7 +63,9 @@ class SetVariance:
         inside, outside = self._averages(estimate)
         f = np.array([exact_sum(estimate.frequencies[self.indices])])
         difference = self._oracle.p - self._oracle.q
-        (low,), (high,) = score.interval(f, estimate.n, difference, inside, outside, level, of)
+        (low,), (high,) = score.interval(
+            f, estimate.n, difference, inside, outside, level, of, estimate.per_device
+        )
         if inside == outside == 0.0:  # the whole domain, where f is 1 except for rounding
             return 1.0, 1.0
         return float(low), float(high)
@@ -71,6 +73,7 @@ class SetVariance:
     def anytime_interval(self, estimate: Estimate, level: float) -> tuple[float, float]:
         """Returns `ldp.query.anytime_interval` for an estimate of the protocol."""
         self._check(estimate)
+        estimate.refuse_memoised("anytime-valid intervals")
         if isinstance(estimate, RatedEstimate):
             if self.indices.size == 2:
                 return 1.0, 1.0
@@ -115,7 +118,10 @@ class SetVariance:
             users = _users(estimate)
             inside = _mean(self._inside, users[self.indices])
             outside = _mean(self._outside, np.delete(users, self.indices))
-        return float(inside[0]), float(outside[0] if outside.size else inside[0])
+        return (
+            estimate.repeated_variance(float(inside[0]), self.indices.size),
+            estimate.repeated_variance(float(outside[0] if outside.size else inside[0]), self.indices.size),
+        )
 
     def _check(self, estimate: Estimate) -> None:
         if estimate.oracle != self._oracle:

@@ -189,8 +189,9 @@ class State:
 
     def estimate(self) -> Estimate:
         """Returns Base with windows and labels. Raises ValueError for 0 reports."""
-        estimate = self.stream.oracle.estimate(self.stream.oracle.support(self.counters), self.reports)
-        return replace(estimate, windows=self.windows, labels=self.stream.labels)
+        stream = self.stream
+        estimate = stream.oracle.estimate(stream.oracle.support(self.counters), self.reports)
+        return replace(estimate, windows=self.windows, labels=stream.labels, privacy=stream.privacy)
 
     # The file
 

@@ -230,8 +230,9 @@ def between_sets(
 
 
 def _check(before: Estimate, after: Estimate, level: float, at_least: float) -> None:
-    check_estimate(before)
-    check_estimate(after)
+    for each in (before, after):
+        check_estimate(each)
+        each.refuse_memoised("changes")
     if before.oracle != after.oracle:
         raise ValueError(
             f"estimates of {before.oracle} and {after.oracle} cannot be compared: their counts are not comparable"

@@ -24,7 +24,14 @@ def check(level: float, of: Of) -> None:
 
 
 def interval(
-    estimated: Vector, n: int, difference: Fraction, inside: float, outside: float, level: float, of: Of
+    estimated: Vector,
+    n: int,
+    difference: Fraction,
+    inside: float,
+    outside: float,
+    level: float,
+    of: Of,
+    per_device: int = 1,
 ) -> tuple[Vector, Vector]:
     """Returns score intervals around k estimates f̃.
 
@@ -35,7 +42,8 @@ def interval(
     first, and the other root is −w divided by it.
 
     If the users are an independent sample of a population with the share f, X has the additional variance f(1−f)(p−q)².
-    For one value the result is then Wilson's interval of the count.
+    For one value the result is then Wilson's interval of the count. If devices have `per_device` reports, the sample
+    has n/per_device users.
 
     Returns:
         (low, high), each (k,) float64; f̃ lies between them. O(k).
@@ -51,7 +59,7 @@ def interval(
     w = a * np.maximum((1.0 - estimated) * outside + estimated * inside, 0.0)
     low, high = _roots(np.full_like(w, b), w)
     if of == "population":
-        k = z * z / n
+        k = z * z * per_device / n
         sampled = _roots(
             (b + k * (0.5 - estimated)) / (1.0 + k),
             np.maximum(w + k * estimated * (1.0 - estimated), 0.0) / (1.0 + k),

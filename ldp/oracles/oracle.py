@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,8 +17,6 @@ from ldp import arguments, sampling, wire
 from ldp.oracles.described import Described
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     import numpy as np
     import numpy.typing as npt
 
@@ -293,6 +292,28 @@ class Oracle(Described, ABC):
         """
         variance = float(self._two_variances(self.domain_size)[0])
         return variance, 1.0 if variance else 0.0
+
+    def repeated_variance(self, variance: float, m: int, k: int) -> float:  # noqa: ARG002  # m is for overrides
+        """Returns the variance per report of k reports with memoised noise.
+
+        All reports belong to one device. `variance` is the variance of one report's support in a set of m values. By
+        default, all reports of a value are equal, and the result is k·variance.
+
+        Example:
+            >>> import ldp
+            >>> rappor = ldp.RAPPOR("1/2", "3/4", "1/2", domain_size=8)
+            >>> [round(each.repeated_variance(0.25, 1, 30), 4) for each in (rappor, ldp.OUE("1", domain_size=8))]
+            [0.5898, 7.5]
+        """
+        return k * variance
+
+    @property
+    def memoised_stages(self) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
+        """The probabilities (p₁, q₁) of memoised noise, and (p₂, q₂) of a report.
+
+        See `ldp.intervals.repeats`. By default, the client stores the report.
+        """
+        return (self.p, self.q), (Fraction(1), Fraction(0))
 
     @property
     def most_supported(self) -> int:

@@ -113,6 +113,19 @@ class RAPPOR(ExplicitChannel, UnaryEncoding):
         p, q = self._fresh
         return {"f": self.f, "p": p, "q": q}
 
+    def repeated_variance(self, variance: float, m: int, k: int) -> float:
+        """Returns variance + (k−1)·m·h(1−h)(p−q)² with h = f/2; see `Oracle`.
+
+        Each of the m bits of the permanent response has the variance h(1−h), and reports share it.
+        """
+        half, (one, zero) = self.f / 2, self._fresh
+        return variance + (k - 1) * m * float(half * (1 - half) * (one - zero) ** 2)
+
+    @property
+    def memoised_stages(self) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
+        """The probabilities of the permanent and the fresh response."""
+        return (1 - self.f / 2, self.f / 2), self._fresh
+
     @property
     def promise(self) -> str:
         """The ε of one report and of all reports of a permanent response, as text."""

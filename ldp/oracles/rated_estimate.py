@@ -26,8 +26,9 @@ import numpy.typing as npt
 from scipy.special import chdtrc, ndtri
 
 from ldp.arguments import as_counts, as_integer, check_level, exact_total
-from ldp.estimate import Counts, Estimate, Indices, Vector, windows_and_labels
+from ldp.estimate import Counts, Estimate, Indices, Vector
 from ldp.intervals import confidence_sequence
+from ldp.merging import common
 from ldp.oracles.response import Response, channel
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ class RatedEstimate(Estimate):
         The intervals are valid even if rates depend on values or change; see `confidence_sequence.of_rates`. Raises
         ValueError for a level that is not strictly between 0 and 1.
         """
+        self.refuse_memoised("anytime-valid intervals")
         channels = [channel(rate) for rate in self.rated.rates]
         low, high = confidence_sequence.of_rates(
             self.state, [(float(p), float(q)) for p, q in channels], level
@@ -136,10 +138,10 @@ class RatedEstimate(Estimate):
                 given = other.rated if isinstance(other, RatedEstimate) else other
                 raise TypeError(f"an estimate is from {given!r}; merge needs estimates from {self.rated}")
             merged.append(other)
-        windows, labels = windows_and_labels(merged)
+        windows, labels, privacy = common(merged)
         counts = np.sum([one.state for one in merged], axis=0).ravel()
         both = pooled(self.rated, counts, sum(one.n for one in merged))
-        return replace(both, windows=windows, labels=labels)
+        return replace(both, windows=windows, labels=labels, privacy=privacy)
 
     def known_counts(self, values: Indices | None = None) -> Vector:  # noqa: ARG002  # of the contract
         """Raises ValueError, because counts exist only per rate; see `each`."""

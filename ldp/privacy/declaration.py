@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -72,6 +72,11 @@ class Declaration:
         return asdict(self)
 
     @property
+    def memoised(self) -> bool:
+        """Whether reports of a value share noise."""
+        return self.noise == MEMOISED
+
+    @property
     def period_seconds(self) -> int:
         """Length of a period in seconds."""
         return _seconds("period", self.period)
@@ -84,6 +89,24 @@ class Declaration:
         """
         periods = -(-_seconds("horizon", self.horizon) // self.period_seconds)
         return self.reports * (periods if aligned else periods + 1)
+
+    def most_reports_in(self, windows: Sequence[tuple[int, int]]) -> int:
+        """Returns the most reports of a unit in disjoint windows, in ms.
+
+        It is r for each period that a window overlaps, and `most_reports` without a window.
+
+        Example:
+            >>> Declaration("device", 2, "24h", "fresh", "365d").most_reports_in([(0, 3_600_000)])
+            2
+        """
+        if not windows:
+            return self.most_reports()
+        length, ordered = 1000 * self.period_seconds, sorted(windows)
+        periods, after = 0, ordered[0][0] // length  # number of periods, and the first that is not counted
+        for start, end in ordered:
+            periods += (end - 1) // length + 1 - max(start // length, after)
+            after = (end - 1) // length + 1
+        return self.reports * periods
 
 
 def _seconds(name: str, text: object) -> int:

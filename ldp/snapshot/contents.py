@@ -264,13 +264,17 @@ class Snapshot(_BitForBit):
         Raises:
             ValueError: the snapshot has no reports or no Base.
         """
-        oracle = Stream.from_document(self.stream, self.document).oracle
-        base = self._base()
+        stream = Stream.from_document(self.stream, self.document)
+        oracle, base = stream.oracle, self._base()
         estimate = (
-            Estimate(base.frequencies, self.reports, oracle)
-            if base.by_rate is None
-            else oracle.estimate(base.by_rate.ravel(), self.reports)
-        ).labelled(self.labels)
+            (
+                Estimate(base.frequencies, self.reports, oracle)
+                if base.by_rate is None
+                else oracle.estimate(base.by_rate.ravel(), self.reports)
+            )
+            .labelled(self.labels)
+            .declared(stream.privacy)
+        )
         window = self.window
         return (
             estimate

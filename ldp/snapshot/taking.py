@@ -176,7 +176,7 @@ def _body(
     body = replace(body, low=low, high=high)
     if not _is_counted(estimate):
         return body
-    anytime_low, anytime_high = estimate.anytime_interval(level)
+    anytime_low, anytime_high = (None, None) if estimate.memoised else estimate.anytime_interval(level)
     return replace(
         body,
         anytime_low=anytime_low,
@@ -207,7 +207,9 @@ def _set(
     answer = SetAnswer(query, frequency, variance.std_error(estimate), low, high)
     if not _is_counted(estimate):
         return answer
-    anytime_low, anytime_high = variance.anytime_interval(estimate, level)
+    anytime_low, anytime_high = (
+        (None, None) if estimate.memoised else variance.anytime_interval(estimate, level)
+    )
     fewest = set_tolerance(estimate, values, low, high)
     return replace(
         answer,
@@ -229,6 +231,6 @@ def _top(
         return answer
     # the values are chosen by the data, so each of the d values gets 1/d of the error probability
     each = 1.0 - (1.0 - level) / estimate.oracle.domain_size
-    anytime_low, anytime_high = estimate.anytime_interval(each, values)
+    anytime_low, anytime_high = (None, None) if estimate.memoised else estimate.anytime_interval(each, values)
     fewest = _written(tolerance(estimate, low, high, values))
     return replace(answer, anytime_low=anytime_low, anytime_high=anytime_high, poisoning_tolerance=fewest)

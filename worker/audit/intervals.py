@@ -1,6 +1,8 @@
 """Checks of Base's intervals and poisoning tolerances."""
 
+import math
 from collections.abc import Mapping
+from datetime import datetime
 from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
@@ -12,6 +14,42 @@ from worker.audit.methods import ROUNDING, Estimate, expect_vector, rounded_by
 from worker.audit.vectors import Read, Vector
 
 _ENDS, _ANYTIME = ("low", "high"), ("anytime_low", "anytime_high")
+_BOUNDS = ("start", "end")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def vectors_due(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the names of Base's vectors in addition to its frequencies.
+
+    Reports that share memoised noise are not independent, so they have no anytime-valid intervals.
+    """
+    return (*_ENDS, *(_ANYTIME if _sharing(body) == 1 else ()), "poisoning_tolerance")
+
+
+def _sharing(body: Mapping[str, Any]) -> int:
+    """Returns the most reports of a device that share memoised noise."""
+    privacy, window = body["document"].get("privacy"), body["window"]
+    if privacy is None or privacy["noise"] != "memoised":
+        return 1
+    period, horizon = (
+        int(text[:-1]) * _SECONDS[text[-1]] for text in (privacy["period"], privacy["horizon"])
+    )
+    periods = -(-horizon // period) + 1
+    if window["start"] is not None:
+        start, end = (datetime.fromisoformat(window[bound]).timestamp() for bound in _BOUNDS)
+        periods = math.ceil(end / period) - math.floor(start / period)
+    return min(int(privacy["reports"]) * periods, int(body["reports"]))
+
+
+def _variances(body: Mapping[str, Any], of: Estimate) -> tuple[float, float]:
+    """Returns a report's variances for users with and without the value."""
+    k, f = _sharing(body), Fraction(body["document"].get("f", 0))
+    own = of.p * (1 - of.p), of.q * (1 - of.q)
+    if not f:
+        return float(k * own[0]), float(k * own[1])
+    # k reports share the permanent response, whose bits are wrong with probability f/2
+    permanent = f / 2 * (1 - f / 2) * ((of.p - of.q) / (1 - f)) ** 2
+    return float(own[0] + (k - 1) * permanent), float(own[1] + (k - 1) * permanent)
 
 
 def expect_intervals(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str, Read]) -> None:
@@ -31,7 +69,9 @@ def expect_intervals(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str
         counts = of.reports * (float(of.q) + float(of.p - of.q) * of.base)
         return anytime.interval(counts, of.reports, float(of.p), float(of.q), level)
 
-    for names, ends in ((_ENDS, _score(of, level)), (_ANYTIME, anytime_ends(level))):
+    independent = _sharing(body) == 1
+    listed = [(_ENDS, _score(of, level, *_variances(body, of)))]
+    for names, ends in [*listed, *([(_ANYTIME, anytime_ends(level))] if independent else [])]:
         for name, due in zip(names, ends, strict=True):
             expect_vector(f"base: {name}", vectors[name].values, due, off + rounded_by(vectors[name], of))
     rounded = np.maximum(rounded_by(vectors["low"], of), rounded_by(vectors["high"], of))
@@ -39,12 +79,10 @@ def expect_intervals(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str
     anytime.expect_tolerance("base", published, of.base, of.reports, steps, off + rounded)
     for answer in body["top"]:
         what, values = f"base: query {answer['name']!r}", np.array(answer["values"], np.intp)
-        found = {
-            name: np.array(answer[name], np.float64)
-            for name in ("low", "high", "poisoning_tolerance", *_ANYTIME)
-        }
+        found = {name: np.array(answer[name], np.float64) for name in vectors_due(body)}
         # the level holds for all d values together, because any of them can be a top value
-        for name, due in zip(_ANYTIME, anytime_ends(1.0 - (1.0 - level) / len(of.base)), strict=True):
+        top_ends = anytime_ends(1.0 - (1.0 - level) / len(of.base)) if independent else ()
+        for name, due in zip(_ANYTIME, top_ends, strict=False):
             expect_vector(f"{what}: {name}", found[name], due[values], off)
         anytime.expect_tolerance(what, found, of.base[values], of.reports, steps, np.full(len(values), off))
 
@@ -56,9 +94,8 @@ def _steps(of: Estimate, rates: list[Fraction]) -> tuple[float, float]:
     return float((1 - q) / apart), float(q / apart)
 
 
-def _score(of: Estimate, level: float) -> tuple[Vector, Vector]:
+def _score(of: Estimate, level: float, inside: float, outside: float) -> tuple[Vector, Vector]:
     """Returns the lowest and highest f with |f̃ − f| ≤ z standard errors at f."""
-    inside, outside = float(of.p * (1 - of.p)), float(of.q * (1 - of.q))
     z = -NormalDist().inv_cdf((1 - level) / 2)
     a = z * z / float(of.reports * (of.p - of.q) ** 2)
     half = a * (inside - outside) / 2

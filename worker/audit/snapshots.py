@@ -25,7 +25,7 @@ from worker.audit.decoding import chances_of, expect_spent
 from worker.audit.errors import Difference
 from worker.audit.hashes import State
 from worker.audit.heads import Head, expect_follows
-from worker.audit.intervals import expect_intervals
+from worker.audit.intervals import expect_intervals, vectors_due
 from worker.audit.methods import Estimate, expect_method
 from worker.audit.parsing import fingerprint_of
 from worker.audit.records import Range
@@ -41,13 +41,6 @@ _SHARED = (
     *("schema", "stream", "fingerprint", "window", "sequence", "snapshot", "reports", "offsets", "complete"),
     *("gaps", "uncounted", "epsilon", "published"),
 )
-_INTERVALS = (
-    "low",
-    "high",
-    "anytime_low",
-    "anytime_high",
-    "poisoning_tolerance",
-)  # Vectors of Base in addition to its frequencies
 
 
 @dataclass(frozen=True)
@@ -274,7 +267,7 @@ def _snapshot(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping
     vectors = {
         key: {
             name: read(name, key, body, whole.messages, whole.types)
-            for name in ("frequencies", *(_INTERVALS if key == "base" else ()))
+            for name in ("frequencies", *(vectors_due(base) if key == "base" else ()))
         }
         for key, body in bodies.items()
     }

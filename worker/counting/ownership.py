@@ -59,7 +59,7 @@ class Ownership:
         self._head_reader, self._recount_after = head_reader, recount_after
         self._clock, self._events, self._late_dead_letters = clock, events, late_dead_letters
         self._rejections = Rejections(clock, events)
-        self._watching = Watching(stream.oracle, clock, events)
+        self._watching = Watching(stream, clock, events)
         self._held: dict[int, OwnedPartition] = {}
         self._waits: dict[int, Backoff] = {}
         self._failed: dict[int, float] = {}  # time of the last failed attempt

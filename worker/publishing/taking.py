@@ -85,7 +85,7 @@ def take(
         identity=uuid4().hex,
         published=_now(),
     )
-    estimate = _estimate(stream, stored.total(stream))
+    estimate = _estimate(stream, stored.total(stream), Period())
     taken = of(estimate=estimate, recommended=recommended)
     # the head lists the methods that can have bodies: delete the bodies of former methods, also of open windows
     former = [method for method in head.methods if method not in content.methods]
@@ -94,7 +94,7 @@ def take(
     sent, finals = [*planned.of(taken), *planned.stale], list[tuple[Period, ldp.Estimate]]()
     for one in due:
         heartbeat()
-        part = _estimate(stream, stored.total(stream, one.period.start, one.period.end))
+        part = _estimate(stream, stored.total(stream, one.period.start, one.period.end), one.period)
         whole = plan.is_complete(one)
         of_window = of(estimate=part, window=one.period, complete=whole)
         # tombstones first: a reader that lists windows by their messages drops a window at its tombstone
@@ -112,8 +112,11 @@ def _take_rounded(stream: ldp.Stream, **given: Any) -> Snapshot:
     return snapshot.rounded(snapshot.take(stream, **given))
 
 
-def _estimate(stream: ldp.Stream, counts: Cell) -> ldp.Estimate:
-    return stream.oracle.estimate(stream.oracle.support(counts.state), counts.reports)
+def _estimate(stream: ldp.Stream, counts: Cell, window: Period) -> ldp.Estimate:
+    estimate = stream.oracle.estimate(stream.oracle.support(counts.state), counts.reports)
+    if window.start is not None and window.end is not None:
+        estimate = estimate.within(window.start, window.end)
+    return estimate.declared(stream.privacy)
 
 
 def _now() -> int:

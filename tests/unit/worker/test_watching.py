@@ -22,7 +22,7 @@ class Told(list):
 
 def watching_of(block):
     told = Told()
-    watching = Watching(STREAM.oracle, lambda: 0.0, told)
+    watching = Watching(STREAM, lambda: 0.0, told)
     watching._watch._block = watching._watch._block[:block]
     return watching, told
 

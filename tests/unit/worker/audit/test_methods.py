@@ -2,13 +2,15 @@
 
 import json
 import random
+from functools import partial
 
 import numpy as np
 import pytest
 
 import ldp
+from ldp.privacy.declaration import Declaration
 from ldp.query import SetQuery, TopQuery
-from ldp.snapshot import Cut, body_document, take
+from ldp.snapshot import Cut, Period, body_document, take
 from ldp.snapshot.documents import vectors
 from ldp.snapshot.taking import announce
 from tests.unit.worker.audit.streams import STREAMS, every_stream, some_reports
@@ -164,3 +166,22 @@ def test_the_epsilon_at_several_rates_is_that_of_the_lowest():
     assert spent(document) == "87889/40000"  # ln 9 = 2.1972246 of the rate 1/5, rounded up
     with pytest.raises(Difference, match="epsilon is '1100001/1000000'"):  # middle rate
         expect_spent({"epsilon": "1100001/1000000"}, document)
+
+
+@pytest.mark.parametrize(
+    "oracle", [ldp.RAPPOR("1/2", "3/4", "1/2", 4), ldp.GRR("2", 4), ldp.OUE("2", 4)], ids=repr
+)
+@pytest.mark.parametrize("window", [Period(), Period("7d", 0, 7 * 86_400_000)], ids=["all", "7d"])
+def test_intervals_of_repeated_reports_use_the_declaration(oracle, window):
+    declared = Declaration("device", 2, "36h", "memoised", "30d")
+    counts = oracle.simulate([2000, 1500, 1000, 500], np.random.default_rng(1))
+    estimate = oracle.estimate(counts, 5000).declared(declared)
+    if window.start is not None:
+        estimate = estimate.within(window.start, window.end)
+    stream = ldp.Stream("s", oracle, privacy=declared)
+    taken = partial(take, stream, cut=Cut({}, {}), sequence=1, queries=[TopQuery("most", 2)], window=window)
+    expect(taken(estimate=estimate))
+    with pytest.raises(Difference, match="base: low"):
+        expect(taken(estimate=estimate.declared(None)))
+    with pytest.raises(Difference, match="base: low"):
+        expect(taken(estimate=estimate.within(0, 86_400_000)))
