@@ -86,8 +86,9 @@ class StreamWorker:
         self._metrics.up.labels(self.name).set(0)
         name = type(error).__name__
         if isinstance(error, StateLost) and error.remedy:
-            self.progress.error = f"{name}: Remedy: {error.remedy}. Cause: {error.cause}"
-            self._logger.error("stream.stopped", remedy=error.remedy, error=error.cause)
+            remedy = f"{error.remedy}. Then restart the worker"
+            self.progress.error = f"{name}: Remedy: {remedy}. Cause: {error.cause}"
+            self._logger.error("stream.stopped", remedy=remedy, error=error.cause)
         else:
             self.progress.error = f"{name}: {error}"
             self._logger.error("stream.stopped", error=str(error))

@@ -86,7 +86,7 @@ def test_a_changed_byte_of_the_counts_stops_the_stream(world):
     world.redis.setrange(key, last, bytes([world.redis.getrange(key, last, last)[0] ^ 1]))
     for why in (worker.stopped_for(), world.launch().stopped_for()):
         assert f"stream {world.name!r}, partition 2: the counts of 'all' are damaged" in why
-        assert "restore Redis" in why
+        assert "restore Redis" in why and "Then restart the worker" in why
 
 
 def test_records_deleted_before_they_were_counted_are_a_gap(world):

@@ -10,13 +10,14 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import structlog
 from kafka import TopicPartition
 
 from worker.config import ConfigError, parse
-from worker.counting.ports import Unavailable
+from worker.counting.ports import StateLost, Unavailable
 from worker.http import connections
 from worker.http import server as health
 from worker.kafka.reports.log import KafkaLog
@@ -247,6 +248,21 @@ def test_an_idle_worker_queries_the_brokers(partitions):
     worker = StreamWorker(CONFIG, CONFIG.streams[0], Metrics(), threading.Event())
     worker._loop(log, nothing, None)._look()
     assert asked == [[("t", min(partitions))]]
+
+
+def test_a_stopped_stream_needs_its_remedy_and_then_a_restart(monkeypatch):
+    worker = StreamWorker(CONFIG, CONFIG.streams[0], Metrics(), threading.Event())
+    monkeypatch.setattr(
+        worker, "_serve", Mock(side_effect=StateLost("the counts are gone.", "restore Redis"))
+    )
+    with structlog.testing.capture_logs() as logged:
+        worker._run()
+    assert worker.progress.error == (
+        "StateLost: Remedy: restore Redis. Then restart the worker. Cause: the counts are gone."
+    )
+    assert [(one["event"], one["remedy"]) for one in logged] == [
+        ("stream.stopped", "restore Redis. Then restart the worker")
+    ]
 
 
 def test_brokers_that_do_not_return_the_log_end_do_not_delay_counting(monkeypatch):
