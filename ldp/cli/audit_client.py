@@ -71,8 +71,9 @@ def audit_client(
 ) -> None:
     """Test the conformance of a client as a black box.
 
-    COMMAND makes reports. It reads one value per line from stdin, a label or an index. For each value it writes one
-    line with a frame to stdout: JSON, or a binary frame in hexadecimal. {} stands for the path of the document.
+    COMMAND makes reports. It reads one value per line from stdin: a label if the stream has labels, else an index. For
+    each value it writes one line with a frame to stdout: JSON, or a binary frame in hexadecimal. {} stands for the path
+    of the document.
 
     \b
     ldp audit-client --document colours.json -- ldp perturb --document {}
@@ -87,7 +88,8 @@ def audit_client(
     value too often, or other values too rarely.
 
     --vectors takes a file or a folder, such as tests/vectors/wire-1/reports of the source tree, and tests a client with
-    scripted coins. A seed in hexadecimal precedes each value, and the frames must equal the frames of the vectors.
+    scripted coins. A seed in hexadecimal and a space precede each value, and the frames must equal the frames of the
+    vectors. A client of some protocols passes the files of these protocols, one by one.
 
     Exit codes: 0 pass; 1 fail, with the evidence; 3 too few reports.
     """  # noqa: D301
@@ -162,5 +164,5 @@ def _lines(stream: Stream, found: Verdict) -> str:
     if len(found.findings) > _SHOWN:
         lines.append(f"  and {len(found.findings) - _SHOWN:,} more")
     if found.verdict not in ("pass", "fail"):
-        lines.append("increase --reports for a verdict")
+        lines.append(f"for a verdict, set --reports to about {found.enough:,}")
     return "\n".join(lines)

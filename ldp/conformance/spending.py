@@ -52,6 +52,19 @@ _MESSAGES = 64
 Count = tuple[int, int]
 
 
+def enough(oracle: Oracle, values: int, epsilon: float, least: float, alarm: float) -> int:
+    """Returns the approximate number of reports that show `least`.
+
+    `spent` then returns at least `least` for most conforming clients. Uses normal approximations of its bounds, for the
+    event that a report supports v but not w. For w, the event is e^`epsilon` times rarer.
+    """
+    own = float(oracle.p * (1 - oracle.q))
+    deviations = float(stats.norm.isf(alarm / (2 * values**2 * (_MESSAGES + 2))))
+    spread = sum(math.sqrt(1 / probability - 1) for probability in (own, own * math.exp(-epsilon)))
+    needed = values * (deviations * spread / (epsilon - least)) ** 2
+    return math.ceil(needed / 1000) * 1000
+
+
 def _events(oracle: Oracle, reports: Mapping[int, Reports]) -> Sequence[tuple[str, int, int, Count, Count]]:
     """Returns each event with two values, and a (count, total) for each value."""
     values, found = list(reports), []

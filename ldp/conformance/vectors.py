@@ -35,11 +35,13 @@ def differences(command: Sequence[str], vectors: Mapping[str, Any], seconds: flo
     """Yields each stream's first difference from the vectors, as text.
 
     `vectors` has the format that `read` returns. The command reads lines with a seed in hexadecimal, a space and a
-    value. For each line it writes a frame. Raises KeyError for invalid vectors.
+    value: a label if the stream has labels, else an index. For each line it writes a frame. Raises KeyError for invalid
+    vectors.
     """
     for vector in vectors["streams"]:
         stream = Stream.from_document("vectors", vector["document"])
-        lines = [f"{case['seed']} {case['value']}" for case in vector["cases"]]
+        names = dict(enumerate(stream.labels or ()))
+        lines = [f"{case['seed']} {names.get(case['value'], case['value'])}" for case in vector["cases"]]
         with Command(command, stream, seconds) as client:
             try:
                 made = decoded(stream, client.answers(lines))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ldp.conformance import channel, excess, repeating
-from ldp.conformance.spending import Spent, spent
+from ldp.conformance.spending import Spent, enough, spent
 from ldp.conformance.timing import APART, times
 from ldp.oracles import RatedResponse, Response
 
@@ -35,7 +35,8 @@ class Verdict:
     """The result of a conformance test, with the strongest findings first.
 
     `spent` is None if only one value is tested. `times` is None if the client does not answer line by line. `excess` is
-    None if only one value is tested, if ε is infinite, or if there are too few reports.
+    None if only one value is tested, if ε is infinite, or if there are too few reports. `enough` is about the number of
+    reports that suffice; None if there are not too few.
     """
 
     verdict: str
@@ -45,6 +46,7 @@ class Verdict:
     spent: Spent | None
     times: Times | None
     excess: Excess | None
+    enough: int | None
 
 
 def chosen(d: int, own: Sequence[int] = ()) -> tuple[list[int], list[int]]:
@@ -86,10 +88,12 @@ def assess(command: Command, reports: int, alarm: float, own: Sequence[int] = ()
     took = times(command, rng.permutation(np.repeat(np.array(values), _TIMED)))
     if took is not None and took.p_value < alarm / 4 and took.ratio > APART:
         findings.append(f"{took.summary} (p = {took.p_value:.1g})")
-    few = least is not None and least.epsilon < SHOWN * min(_least_promised(oracle), LARGE)
+    epsilon = min(_least_promised(oracle), LARGE)
+    few = least is not None and least.epsilon < SHOWN * epsilon
     verdict = FAIL if findings else TOO_FEW if few else PASS
+    needed = enough(oracle, len(values), epsilon, SHOWN * epsilon, alarm / 4) if verdict == TOO_FEW else None
     missed = excess.found(compared, risk) if math.isfinite(oracle.epsilon) else None
-    return Verdict(verdict, 2 * order.size, len(compared), findings, least, took, missed)
+    return Verdict(verdict, 2 * order.size, len(compared), findings, least, took, missed, needed)
 
 
 def _least_promised(oracle: Oracle) -> float:

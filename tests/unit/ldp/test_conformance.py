@@ -21,7 +21,7 @@ from ldp.conformance import channel, repeating, spending
 from ldp.conformance import verdict as conformance
 from ldp.conformance.excess import found
 from ldp.conformance.running import ClientError, Command, decoded
-from ldp.conformance.verdict import FAIL, PASS, assess, chosen
+from ldp.conformance.verdict import FAIL, PASS, TOO_FEW, assess, chosen
 from ldp.oracles import ORACLES
 from tests.long.clients import faults
 from tests.long.clients.faults import FAULTS, MUTANT, REJECTED
@@ -278,6 +278,18 @@ def test_the_page_has_the_excess_of_its_example(untimed):
     assert [two / one for one, two in zip(excess, again, strict=True)] == pytest.approx([0.5, 0.5], abs=0.02)
 
 
+@pytest.mark.parametrize(
+    "oracle",
+    [ldp.GRR("1/2", 6), ldp.OLH("1", 3), ldp.OUE("1", 20), ldp.PGR("1", 100), ldp.Response("3/4", 4)],
+    ids=repr,
+)
+def test_too_few_reports_name_a_number_that_suffices(untimed, oracle):
+    few = audited(oracle, oracle, 200, 0)
+    assert (few.verdict, audited(oracle, oracle, few.enough // 4, 0).verdict) == (TOO_FEW, TOO_FEW)
+    found = audited(oracle, oracle, few.enough, 0)
+    assert (found.verdict, found.enough) == (PASS, None)
+
+
 def shifted(probability, x):
     """A probability whose log-odds are larger by x."""
     return Fraction(float(expit(logit(float(Fraction(probability))) + x))).limit_denominator(10**9)
@@ -376,7 +388,7 @@ def run(tmp_path, stream, *arguments):
 def test_the_command_prints_its_verdict_and_sets_the_exit_code(tmp_path):
     stream = ldp.Stream("s", ldp.GRR("1", 5))
     few = run(tmp_path, stream, "--reports", "200", "--", sys.executable, MUTANT, "honest", "{}")
-    assert few.exit_code == 3 and "increase --reports" in few.output
+    assert few.exit_code == 3 and few.output.endswith("for a verdict, set --reports to about 53,000\n")
     bad = run(tmp_path, stream, "--reports", "2000", "--", sys.executable, MUTANT, "old document", "{}")
     assert bad.exit_code == 1 and "fail: a worker would reject frames" in bad.output
     fails = run(
