@@ -80,7 +80,8 @@ def none_there(reader: "SnapshotReader", window: str, start: int | None) -> str:
         return f"no snapshot of {stream}"
     which = f"no window {window!r} of {stream}" + ("" if start is None else f" that starts at {date(start)}")
     names = [
-        f"{name}, {len(starts)} from {date(starts[0].start)} to {date(starts[-1].start)}"
+        f"{name}: start {date(starts[0].start)}"
+        + (f" to {date(starts[-1].start)}, {len(starts)} windows" if len(starts) > 1 else "")
         for name, starts in ((name, list(ones)) for name, ones in groupby(there, lambda one: one.name))
     ]
     return f"{which} (on the topic: {'; '.join(['all', *names])})"

@@ -413,8 +413,8 @@ def test_watch_lists_the_windows(watch, there, log):
 def test_watch_names_the_requested_and_the_existing_windows(watch, there, log):
     result = watch("--once", "--window", "2h")
     assert result.exit_code == 1
-    hours = "1h, 3 from 1970-01-01T01:00:00Z to 1970-01-01T03:00:00Z"
-    days = "24h every 1h, 1 from 1970-01-01T03:00:00Z to 1970-01-01T03:00:00Z"
+    hours = "1h: start 1970-01-01T01:00:00Z to 1970-01-01T03:00:00Z, 3 windows"
+    days = "24h every 1h: start 1970-01-01T03:00:00Z"
     assert result.stderr == (
         f"ldp-worker: no window '2h' of s (on the topic: all; {hours}; {days}); waiting for it\n"
         f"ldp-worker: no window '2h' of s (on the topic: all; {hours}; {days})"
@@ -422,7 +422,7 @@ def test_watch_names_the_requested_and_the_existing_windows(watch, there, log):
     )
     result = watch("--once", "--window", "1h", "--start", "1970-01-01T07:00Z")
     assert result.stderr.splitlines()[1].startswith(
-        "ldp-worker: no window '1h' of s that starts at 1970-01-01T07:00:00Z (on the topic: all; 1h, 3 from"
+        "ldp-worker: no window '1h' of s that starts at 1970-01-01T07:00:00Z (on the topic: all; 1h: start"
     )
     log.clear()
     result = watch("--once", "--window", "1h")
@@ -452,7 +452,9 @@ def test_waiting_prints_the_existing_windows(watch, there, log, monkeypatch):
     monkeypatch.setattr(command, "_follow", interrupted)
     result = watch("--window", "2h")
     assert result.exit_code == 0
-    assert result.stderr.startswith("ldp-worker: no window '2h' of s (on the topic: all; 1h, 3 from")
+    assert result.stderr.startswith(
+        "ldp-worker: no window '2h' of s (on the topic: all; 1h: start 1970-01-01T01:00:00Z to"
+    )
     assert result.stderr.endswith("; waiting for it\n")
     assert watch("--window", "1h").stderr == ""
     log.clear()
