@@ -80,6 +80,7 @@ BLOCKS = {
     "tutorials/files-only": {
         "{ yes red": "tests/long/packaging/__main__.py",
         "file:": "tests/unit/ldp/test_files.py",
+        "from pathlib": "tests/unit/ldp/test_files.py",
         "CREATE TABLE": "tests/unit/ldp/test_counts.py",
         "WITH": "tests/unit/ldp/test_counts.py",
     },

@@ -406,7 +406,7 @@ def test_closed_pipes_and_full_disks_are_reported(tmp_path, colours):
 
 
 @pytest.mark.slow
-def test_the_tutorial_shows_the_printed_output(tmp_path):
+def test_the_tutorial_shows_the_printed_output(tmp_path, monkeypatch):
     blocks = re.findall(r"^```(\w+)\n(.*?)^```$", page("tutorials/files-only"), re.MULTILINE | re.DOTALL)
     (i,) = (i for i, (language, text) in enumerate(blocks) if language == "sh" and "ldp perturb" in text)
     shown = blocks[i + 1][1].splitlines()
@@ -424,6 +424,12 @@ def test_the_tutorial_shows_the_printed_output(tmp_path):
             label, base, low, _, high, *_ = row.split()
             assert abs(float(base) - truth[label]) < 8 * sigma
             assert float(low) < float(base) < float(high)
+    counted = shell("ldp aggregate --document colours.json reports.jsonl --state colours.ldp", cwd=tmp_path)
+    assert counted.returncode == 0, counted.stderr
+    monkeypatch.chdir(tmp_path)
+    (plotted,) = (text for language, text in blocks if language == "python")
+    exec(plotted, {})
+    assert (tmp_path / "colours.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_byte_order_mark_is_not_part_of_a_label_or_value(tmp_path):
