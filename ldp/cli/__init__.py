@@ -5,7 +5,7 @@ Exit codes: 0 success; 1 failure; 2 usage error; 3 too few reports for a verdict
 
 import sys
 
-from ldp.cli import aggregate, audit_client, document, estimate, merge, perturb, plan, reproduce
+from ldp.cli import aggregate, audit_client, document, estimate, ledger, merge, perturb, plan, reproduce
 from ldp.cli.command import cli
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "cli",
     "document",
     "estimate",
+    "ledger",
     "main",
     "merge",
     "perturb",

@@ -41,10 +41,13 @@ def cli() -> None:
 
 
 def _read_document(_context: click.Context, _option: click.Parameter, path: Path | None) -> Stream | None:
+    return None if path is None else read_document(path)
+
+
+def read_document(path: Path) -> Stream:
+    """Returns the stream of a document file; raises BadParameter for a fault."""
     from ldp.stream import Stream
 
-    if path is None:
-        return None
     try:
         return Stream.from_document(NAME, as_json(path.read_bytes()))
     except (OSError, TypeError, ValueError) as error:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 ADVERSARY = (
-    "sees every snapshot, row and page, and knows the values of all other users; sent none of these reports, and sees"
-    " neither topics, dead letters, Redis nor metrics by partition"
+    "sees every snapshot, row and page; knows the values of all other users; sent none of the reports of an increment;"
+    " and does not see the topics, dead letters, Redis or metrics by partition"
 )
 """Adversary of the bound, as text."""
 
