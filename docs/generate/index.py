@@ -26,7 +26,7 @@ SHELVES = {
     ),
     "explanation": (
         "Explanation: understand it",
-        "when-to-use-something-else exactly-once snapshots windows statistics audit threat-model",
+        "when-to-use-something-else exactly-once snapshots windows statistics privacy-and-trust audit threat-model",
     ),
     "internals": (
         "Internals: change it",

@@ -18,6 +18,9 @@ BLOCKS = {
         "import json\nimport os\nfrom pathlib": READER,
         "import json\nimport os\nfrom kafka": READER,
     },
+    "explanation/privacy-and-trust": dict.fromkeys(
+        ("ldp document", "topics.json"), "tests/unit/ldp/test_ledger.py"
+    ),
     "explanation/statistics": {".venv/bin/python -m tests.long.coverage": BENCHMARK},
     "explanation/when-to-use-something-else": {"ldp plan": READER, "ldp aggregate": BENCHMARK},
     "guides/browsers-and-explicit-channels": {"[[streams]]": "tests/unit/test_blocks.py"},

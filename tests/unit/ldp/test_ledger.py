@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import shlex
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -19,6 +20,7 @@ from ldp.privacy.amplification import blanket
 from ldp.privacy.declaration import Declaration
 from ldp.privacy.ledger import ledger, mixture
 from tests.support.channels import product, reports
+from tests.support.docs import block
 from worker.config import load
 
 SCHEMA = Path(__file__).parents[2] / "vectors/deployments-schema.yaml"
@@ -281,6 +283,19 @@ def test_an_entry_for_the_registry_is_valid(documents, declared):
         == {None: {"epsilon": 4.0}, "fresh": {"epsilon": 1464.0}, "memoised": {}}[declared and declared.noise]
     )
     assert result.output.count("TODO") == 8 + 2 * (declared is None)
+
+
+def test_the_page_has_the_output_of_its_commands(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name, printed = "explanation/privacy-and-trust", ""
+    for line in block(name, "ldp document").replace("\\\n", "").splitlines():
+        command, _, target = line.partition(" > ")
+        result = CliRunner().invoke(cli, shlex.split(command)[1:])
+        assert result.exit_code == 0, result.output
+        if target:
+            Path(target).write_text(result.stdout, encoding="utf-8")
+        printed = result.stdout
+    assert printed == block(name, "topics.json")
 
 
 def test_the_entry_of_the_demo_is_valid(tmp_path):
