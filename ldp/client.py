@@ -7,7 +7,8 @@ A client, in any language, must not:
 - compare floats: a float threshold makes some report impossible for some value, or more likely than e^ε allows;
 - draw coins from any source except the system's CSPRNG, for example from the seed that it reports for OLH;
 - reveal the true value by the order of a report's parts, or by the time that the report takes;
-- report a value again without counting its ε again: k reports spend k·ε. To retry, send the same bytes;
+- report a value again without counting its ε again: k reports spend k·ε (`Client` counts them with a store). To retry,
+  send the same bytes;
 - store values until it is online: store their frames instead, and pack these later (`Client.pack`);
 - skip the report for some values: silence reveals them. A domain needs a value for "none of these";
 - send the value with the report, in a log, a record's key, or an error.
@@ -16,42 +17,87 @@ A client, in any language, must not:
 from __future__ import annotations
 
 import json
+import time
+import warnings
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
 from typing import Any
 
 from ldp import wire
 from ldp.arguments import as_integer
+from ldp.budget import Budget
 from ldp.stream import Stream
 
 _MOST = (1 << 31) - 1
+_NO_STORE = (
+    "the document declares how often a device reports, but the client has no store: it neither counts reports nor keeps"
+    " memoised noise. Pass store"
+)
 
 
 class Client:
     """Makes the reports of one stream.
 
+    With a store, the client refuses to send more than the document declares, and stores memoised noise. Without one,
+    each report has fresh noise, and the client warns once if the document has a declaration.
+
     Args:
         document: the stream's public document, from `Stream.document` or parsed from JSON.
+        store: path of a SQLite file, which the client creates. It contains values of the user (`ldp.budget`). Losing or
+            restoring the file loses the record of the spent reports.
+        clock: returns seconds since 1970-01-01T00:00Z.
 
     Raises:
         TypeError: a part of the document that has the wrong type.
-        ValueError: a key that is missing or unknown, or a value that is not allowed.
+        ValueError: a key that is missing or unknown, or a value that is not allowed; a store, but no declaration.
+        OSError: a store that cannot be created.
+        sqlite3.Error: a store that cannot be read or written.
 
     Example:
         >>> client = Client({"protocol": "grr", "epsilon": "1/1", "domain_size": 3, "labels": ["red", "green", "blue"]})
         >>> frame = client.report("green")
         >>> frame[:5].hex(), frame[5] in (0, 1, 2)
         ('019e54f8ba', True)
+
+        With a store, one report a day:
+
+        >>> import os, tempfile
+        >>> declared = {"unit": "device", "reports": 1, "period": "24h", "noise": "fresh", "horizon": "365d"}
+        >>> document = {"protocol": "grr", "epsilon": "1/1", "domain_size": 3, "privacy": declared}
+        >>> daily = Client(document, store=os.path.join(tempfile.mkdtemp(), "spent"), clock=lambda: 0.0)
+        >>> frame = daily.report(1)
+        >>> daily.report(1)
+        Traceback (most recent call last):
+        ldp.budget.Spent: all reports of this period are spent; the next period begins at 1970-01-02T00:00:00+00:00
     """
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        document: Mapping[str, Any],
+        *,
+        store: str | PathLike[str] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         stream = Stream.from_document("unnamed", document)
         self._oracle = stream.oracle
         self._header = wire.header(stream.fingerprint)
         self._indices = {label: index for index, label in enumerate(stream.labels or ())}
+        self._memoised = stream.privacy is not None and stream.privacy.memoised
+        self._budget: Budget | None = None
+        if store is not None:
+            if stream.privacy is None:
+                raise ValueError(
+                    "a store is given; the document needs the key privacy, which declares the reports"
+                )
+            self._budget = Budget(store, stream.fingerprint.hex(), stream.privacy, clock)
+        elif stream.privacy is not None:
+            warnings.warn(_NO_STORE, stacklevel=2)
 
     def report(self, value: str | int) -> bytes:
-        """Returns a frame with one fresh report of a value, which spends ε.
+        """Returns a frame with one report of a value, which spends ε.
+
+        With a store, the report is recorded before it is made. Do not retry an error: the report may be spent.
 
         Args:
             value: the value's label, or its index 0 ≤ v < d.
@@ -59,8 +105,16 @@ class Client:
         Raises:
             TypeError: a value that is neither a str nor an integer.
             ValueError: a label or index outside the domain. No error repeats the value, because it is secret.
+            Spent: the device has sent all reports of the period; the attribute `until` is its end.
+            sqlite3.Error: a store that cannot be read or written.
         """
-        return self._header + self._oracle.pack(self._oracle.perturb_one(self._index(value)))
+        index = self._index(value)
+        if self._budget is not None and self._memoised:
+            noise = self._budget.spend_memoised(index, self._oracle.memoise)
+            return self._header + self._oracle.recall(noise)
+        if self._budget is not None:
+            self._budget.spend()
+        return self._header + self._oracle.pack(self._oracle.perturb_one(index))
 
     def pack(self, frames: Iterable[bytes], *, most_reports: int, as_json: bool = False) -> list[bytes]:
         """Packs the reports of many binary frames into fewer frames, in order.

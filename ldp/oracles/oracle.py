@@ -82,6 +82,17 @@ class Oracle(Described, ABC):
             for number, bound in zip(report, bounds, strict=True)
         )
 
+    def memoise(self, value: int) -> bytes:
+        """Draws the noise that a client stores for a value, without numpy.
+
+        It is a report, and RAPPOR's permanent response. Raises as `perturb_one` does.
+        """
+        return self.pack(self.perturb_one(value))
+
+    def recall(self, memoised: bytes) -> bytes:
+        """Returns a report from the result of `memoise`, in the binary format."""
+        return memoised
+
     def perturb(
         self, values: npt.ArrayLike, *, rng: np.random.Generator | None = None
     ) -> npt.NDArray[np.void]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import ClassVar
 
+from ldp import sampling
 from ldp.arguments import MAX_DOMAIN, as_integer
 from ldp.oracles.explicit import ExplicitChannel
 from ldp.oracles.unary import UnaryEncoding
@@ -112,6 +113,18 @@ class RAPPOR(ExplicitChannel, UnaryEncoding):
     def _given(self) -> dict[str, Fraction]:
         p, q = self._fresh
         return {"f": self.f, "p": p, "q": q}
+
+    def memoise(self, value: int) -> bytes:
+        """Draws the permanent response to a value; see `Oracle.memoise`."""
+        value = self._checked_value(value)
+        flipped = sampling.mask(self.f / 2, self.domain_size)
+        return (flipped ^ 1 << value).to_bytes(-(-self.domain_size // 8), "little")
+
+    def recall(self, memoised: bytes) -> bytes:
+        """Draws the bits of a report from a permanent response."""
+        permanent, (one, zero) = int.from_bytes(memoised, "little"), self._fresh
+        cleared, set_ = (sampling.mask(each, self.domain_size) for each in (1 - one, zero))
+        return (permanent & ~cleared | ~permanent & set_).to_bytes(len(memoised), "little")
 
     def repeated_variance(self, variance: float, m: int, k: int) -> float:
         """Returns variance + (k−1)·m·h(1−h)(p−q)² with h = f/2; see `Oracle`.

@@ -59,6 +59,7 @@ def test_packed_frames_equal_frames_encode(vector):
         assert [len(json.loads(frame)["reports"]) for frame in as_json] == [len(part) for part in parts]
 
 
+@pytest.mark.filterwarnings("ignore:the document declares how often")
 @pytest.mark.parametrize("stream", REPORTS, ids=lambda vector: vector["name"])
 def test_a_packed_report_in_json_matches_the_vectors(stream):
     """The vectors of reports were made by a second client, which shares nothing with this one."""

@@ -53,6 +53,7 @@ def test_the_coins_of_a_seed():
         assert drawn == int(draw["is"])
 
 
+@pytest.mark.filterwarnings("ignore:the document declares how often")
 @over_streams
 def test_the_client_sends_the_recorded_bytes(vector, monkeypatch):
     client = Client(vector["document"])
