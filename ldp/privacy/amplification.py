@@ -39,6 +39,7 @@ ADVERSARY = (
 _POINTS = 1 << 17  # cells of the grid
 _ROUNDING = 1e-15  # bound on the rounding error of a cell
 _NEGLIGIBLE = 1e-16  # largest Chernoff bound that replaces the sum over cells
+_LARGEST_EXPONENT = 700.0  # e^700 is below the largest float
 _EXPONENT = 60.0  # cells from 60/θ on have a weight below e^−60
 _DEVIATIONS = 10.0  # standard deviations of the sum below 0 on the grid
 
@@ -163,6 +164,8 @@ def blanket(oracle: Oracle) -> Blanket | None:
 
 def of_group(epsilon: float, delta: float, k: int) -> tuple[float, float]:
     """Returns (ε, δ) of a user with k of n reports released together."""
+    if k * epsilon > _LARGEST_EXPONENT:
+        return k * epsilon, 1.0
     return k * epsilon, min(1.0, delta * (math.expm1(k * epsilon) / math.expm1(epsilon) if epsilon else k))
 
 
@@ -175,7 +178,7 @@ def _log_mean(values: npt.NDArray[np.float64], chances: npt.NDArray[np.float64],
 def _tilt(values: npt.NDArray[np.float64], chances: npt.NDArray[np.float64], n: int) -> float:
     """Returns the θ with the least Chernoff bound (tilted mean 1/θ)."""
     top = float(values.max())
-    low, high = math.log(1 / (2 * n * top)), math.log(700 / top)
+    low, high = math.log(1 / (2 * n * top)), math.log(_LARGEST_EXPONENT / top)
     for _ in range(60):
         middle = (low + high) / 2
         tilt = math.exp(middle)
@@ -195,10 +198,11 @@ def _turns() -> npt.NDArray[np.complex128]:
 
 def _on_grid(values: npt.NDArray[np.float64], chances: npt.NDArray[np.float64], n: int, tilt: float) -> float:
     """Returns E[(Z₁ + … + Z_n)₊]/n with Z rounded to a grid."""
+    top = _EXPONENT / tilt
+    values = values.clip(-top)  # a larger Z only increases the bound
     tilted = chances * np.exp(tilt * (values - values.max()))
     tilted /= tilted.sum()
     variance = float(tilted @ values**2 - (tilted @ values) ** 2)
-    top = _EXPONENT / tilt
     below = _DEVIATIONS * math.sqrt(n * variance) - 3 * float(values.min())
     step = (top + below) / _POINTS
     floors = np.floor(values / step)

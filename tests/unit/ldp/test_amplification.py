@@ -64,7 +64,7 @@ def name_of(case):
 @pytest.mark.parametrize(("oracle", "n"), CASES, ids=name_of)
 def test_no_pair_of_values_and_no_other_users_exceed_the_bound(oracle, n):
     channel = reports(oracle)[1]
-    epsilons = [share * float(oracle.epsilon) for share in (0, 0.1, 0.3, 0.6, 0.9)]
+    epsilons = [share * float(oracle.epsilon) for share in (0, 0.2, 0.8)]
     exact = exact_deltas(channel, n, epsilons)
     own = np.array([blanket(oracle).delta(n, epsilon) for epsilon in epsilons])
     general = np.array([Blanket.of_ratio(oracle.E).delta(n, epsilon) for epsilon in epsilons])
@@ -176,6 +176,17 @@ def test_a_user_with_several_reports():
         assert epsilon == pytest.approx(0.1 * k)
         assert delta == pytest.approx(1e-8 * sum(math.exp(0.1 * i) for i in range(k)))
     assert of_group(0.0, 1e-8, 3) == (0.0, pytest.approx(3e-8))
+
+    assert of_group(0.1, 1e-8, 10**9) == (1e8, 1.0)
+    assert of_group(math.inf, 1e-8, 2) == (math.inf, 1.0)
+
+
+@pytest.mark.parametrize("epsilon", ["1/100000", "20", "64"])
+@pytest.mark.parametrize("n", [1, 100, 10**12])
+def test_extreme_arguments_have_a_bound(epsilon, n):
+    for oracle in (ldp.GRR(epsilon, 2), ldp.OUE(epsilon, 1000), ldp.PGR(epsilon, 100)):
+        found = blanket(oracle).epsilon(n, 1e-15)
+        assert 0 <= found <= float(Fraction(epsilon)) * (1 + 1e-12)
 
 
 def test_invalid_arguments_are_refused():

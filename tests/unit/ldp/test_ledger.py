@@ -258,6 +258,10 @@ def test_the_command_prints_json(documents):
     assert reader["all_reports_in_one_increment"]["delta"] > 2e-6
     # memoised noise of the other users repeats, so increments do not compose
     assert "all_reports" not in found["streams"][two]["snapshots"]
+    certain = documents("certain", ldp.Unary("1", "1/2", 3, epsilon="infinite"), declaration("fresh", 2))
+    known = json.loads(run(certain, "--json", "--fewest-new", "100").output)["streams"][certain]["snapshots"]
+    assert known["epsilon"] == known["all_reports"]["epsilon"] == "infinite"
+    assert known["all_reports_in_one_increment"] == {"epsilon": "infinite", "delta": 1.0}
     assert json.loads(run(one, "--json").output)["streams"][one]["snapshots"] is None
 
 
