@@ -42,14 +42,32 @@ export type ParsedDocument = { [key: string]: unknown; protocol: string; domain_
 /** Returns the first 4 bytes of SHA-256 of the document in canonical form, which begin each frame after its version. */
 export function fingerprintOf(document: StreamDocument | ParsedDocument): Uint8Array;
 
+/** Where a client counts its reports; stores.js has stores for IndexedDB, `localStorage` and Node. */
+export interface Store {
+  /**
+   * Replaces a key's text in one atomic step, and resolves to the new text when it is durable.
+   *
+   * @param change maps the text, or null, to the new text; if it throws, the text stays
+   */
+  update(key: string, change: (before: string | null) => string): Promise<string>;
+}
+
+/** The device has sent all reports of the period; it may report again at `until`. */
+export class Spent extends Error {
+  constructor(until: Date);
+  readonly until: Date;
+}
+
 /** Makes the reports of one stream. */
-export class Client {
+export class Client<S extends Store | null = null> {
   /**
    * @param document the stream's public document, as parsed from its JSON
+   * @param store where the client counts reports and stores memoised noise, as the document declares
+   * @param clock returns milliseconds since 1970-01-01T00:00Z
    * @throws TypeError if a key has the wrong type
    * @throws RangeError if a key is missing or unknown, or has a value that is not allowed
    */
-  constructor(document: StreamDocument | ParsedDocument);
+  constructor(document: StreamDocument | ParsedDocument, store?: S, clock?: () => number);
 
   /** The document's fingerprint, in hexadecimal. */
   get fingerprint(): string;
@@ -58,13 +76,15 @@ export class Client {
   get reportBytes(): number;
 
   /**
-   * Returns a frame with one fresh report of a value. Each call spends the stream's ε.
+   * Returns a frame with one report of a value. Each call spends the stream's ε. With a store, returns a promise of the
+   * frame; the store records the report before it is made.
    *
    * @param value the value's label or index
    * @returns the value of a record on the stream's topic
    * @throws TypeError or RangeError for anything that is not a value of the stream; the message does not contain it
+   * @throws Spent if the device has sent all reports of the period
    */
-  report(value: string | number): Uint8Array;
+  report(value: string | number): S extends Store ? Promise<Uint8Array> : Uint8Array;
 
   /**
    * Packs the reports of many frames into as few frames as possible, in order. Draws no coins and spends no ε.

@@ -119,6 +119,8 @@ function expBelow(numerator, denominator) {
 //   fields    exclusive upper bounds of a report's integers; a vector has one bound for all elements
 //   length    number of elements of a vector; 0 if the report is not a vector
 //   perturb   value -> the integers of a report
+//   memoise   value -> the noise that a client stores, as integers; a report unless there is a permanent response
+//   recall    the stored noise -> the integers of a report
 
 const PROTOCOLS = {
   grr: {
@@ -232,7 +234,13 @@ const CHANNELS = {
         const [one, zero, all] = [a * most, others * b, 2n * whole * b * most];
         if (one <= zero) throw new RangeError("p must be above q");
         const stays = 2n * whole - turned;
-        return explicit(d, [stays * one + turned * zero, all], [turned * one + stays * zero, all], infinite);
+        const both = explicit(d, [stays * one + turned * zero, all], [turned * one + stays * zero, all], infinite);
+        const permanent = unary(d, stays, 2n * whole, turned, 2n * whole).perturb;
+        const fresh = (bits) => {
+          const [set, unset] = [manyCoins(a, b, d), manyCoins(others, most, d)];
+          return bits.map((byte, i) => (byte & set[i]) | (~byte & unset[i]));
+        };
+        return { ...both, memoise: permanent, recall: fresh };
       },
     },
   ],
@@ -581,6 +589,15 @@ function epsilonOf(text) {
   return [numerator, denominator];
 }
 
+/** The device has sent all reports of the period; it may report again at `until`. */
+export class Spent extends Error {
+  constructor(until) {
+    super(`all reports of this period are spent; the next period begins at ${until.toISOString()}`);
+    this.name = "Spent";
+    this.until = until;
+  }
+}
+
 const SECONDS = { s: 1, m: 60, h: 3600, d: 86400 };
 
 function secondsOf(name, text) {
@@ -640,13 +657,20 @@ export class Client {
   #indices;
   #length;
   #perturb;
+  #memoise;
+  #recall;
+  #privacy;
+  #store;
+  #clock;
 
   /**
    * @param document the stream's public document, as parsed from its JSON
+   * @param store where the client counts reports and stores memoised noise, as the document declares; see stores.js
+   * @param clock returns milliseconds since 1970-01-01T00:00Z
    * @throws TypeError if a key has the wrong type
    * @throws RangeError if a key is missing or unknown, or has a value that is not allowed
    */
-  constructor(document) {
+  constructor(document, store = null, clock = Date.now) {
     if (typeof document !== "object" || document === null || Array.isArray(document)) {
       throw new TypeError("the document is not an object; pass the result of JSON.parse");
     }
@@ -662,9 +686,20 @@ export class Client {
     this.#fields = made.fields;
     this.#length = made.length;
     this.#perturb = made.perturb;
+    const { memoise, recall } = { memoise: made.perturb, recall: (noise) => noise, ...made };
+    this.#memoise = memoise;
+    this.#recall = recall;
+    this.#privacy = document.privacy;
+    this.#store = store;
+    this.#clock = clock;
     if ("privacy" in document) expectPrivacy(document.privacy);
+    else if (store) throw new RangeError("a store is given; the document needs the key privacy");
+    if (store && typeof store.update !== "function") throw new TypeError("the store has no method update; see stores.js");
     this.#indices = "labels" in document ? indicesOf(document.labels, d) : new Map();
     this.#header = Uint8Array.of(VERSION, ...fingerprintOf(document));
+    if (this.#privacy && !store) {
+      console.warn("the document declares how often a device reports, but the client has no store");
+    }
   }
 
   /** The document's fingerprint, in hexadecimal. */
@@ -678,14 +713,37 @@ export class Client {
   }
 
   /**
-   * Returns a frame with one fresh report of a value. Each call spends the stream's ε.
+   * Returns a frame with one report of a value. Each call spends the stream's ε. With a store, returns a promise of the
+   * frame; the store records the report before it is made.
    *
    * @param value the value's label or index
    * @returns the value of a record on the stream's topic
    * @throws TypeError or RangeError for anything that is not a value of the stream; the message does not contain it
+   * @throws Spent if the device has sent all reports of the period
    */
   report(value) {
-    const report = this.#perturb(this.#index(value));
+    return this.#store ? this.#stored(value) : this.#frame(this.#perturb(this.#index(value)));
+  }
+
+  async #stored(value) {
+    const index = this.#index(value);
+    const memoised = this.#privacy.noise === "memoised";
+    const length = 1000 * secondsOf("privacy.period", this.#privacy.period);
+    const text = await this.#store.update(`ldp-client-${this.fingerprint}`, (before) => {
+      const state = before === null ? { period: -1, reports: 0, noise: {} } : JSON.parse(before);
+      const now = Math.floor(this.#clock() / length);
+      if (now > state.period) Object.assign(state, { period: now, reports: 0 });
+      if (state.reports >= this.#privacy.reports) throw new Spent(new Date((state.period + 1) * length));
+      state.reports++;
+      if (memoised) state.noise[index] ??= [...this.#memoise(index)];
+      return JSON.stringify(state);
+    });
+    const report = memoised ? this.#recall(JSON.parse(text).noise[index]) : this.#perturb(index);
+    return this.#frame(report);
+  }
+
+  /** Encodes a report's integers. */
+  #frame(report) {
     const frame = new Uint8Array(HEADER_BYTES + this.reportBytes);
     frame.set(this.#header);
     const view = new DataView(frame.buffer);
