@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ldp.stream import Stream
 
 _FAILED, _TOO_FEW = 1, 3
+_REPORTS, _OF_ROUNDS = 200_000, 2_000
 _SHOWN = 8
 
 
@@ -33,9 +34,14 @@ _SHOWN = 8
 @click.option(
     "--reports",
     type=click.IntRange(min=2),
-    default=200_000,
-    show_default=True,
+    show_default="200000, or 2000 with --rounds",
     help="Number of reports that COMMAND makes.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=2),
+    metavar="K",
+    help="Test a client with a store in K periods instead. A device and a time precede each value.",
 )
 @click.option(
     "--value",
@@ -63,7 +69,8 @@ def audit_client(
     stream: Stream | None,
     command: tuple[str, ...],
     vectors: Path | None,
-    reports: int,
+    reports: int | None,
+    rounds: int | None,
     values: tuple[str, ...],
     alarm: float,
     seconds: float,
@@ -91,26 +98,50 @@ def audit_client(
     scripted coins. A seed in hexadecimal and a space precede each value, and the frames must equal the frames of the
     vectors. A client of some protocols passes the files of these protocols, one by one.
 
+    --rounds tests a client with a store in K runs, each in the next period. A line has a device's number, a time in
+    seconds since 1970 and a value. The client answers spent if the device has no report left. It keeps the stores of
+    the devices in the folder {store}: ldp audit-client --document daily.json --rounds 5 -- ./client {} {store}
+
     Exit codes: 0 pass; 1 fail, with the evidence; 3 too few reports.
     """  # noqa: D301
-    from ldp.conformance.running import ClientError, Command
-    from ldp.conformance.verdict import FAIL, PASS, assess
+    from ldp.conformance.running import ClientError
+    from ldp.conformance.verdict import FAIL, PASS
 
     if (stream is None) == (vectors is None):
         raise click.UsageError("--document and --vectors exclude each other; one of them is required")
+    if vectors is not None and rounds is not None:
+        raise click.UsageError("--vectors and --rounds exclude each other")
     if vectors is not None:
         raise SystemExit(_compared(command, vectors, seconds, as_json))
     assert stream is not None
     show = echo_json if as_json else echo
     own = [_index(stream, value) for value in values]
     try:
-        with Command(command, stream, seconds) as client:
-            found = assess(client, reports, alarm, own)
+        found = _assessed(command, stream, seconds, rounds, reports, alarm, own)
     except ClientError as error:
         show(json.dumps({"verdict": FAIL, "findings": [str(error)]}) if as_json else f"fail: {error}")
         raise SystemExit(_FAILED) from None
-    show(json.dumps(asdict(found), ensure_ascii=False) if as_json else _lines(stream, found))
+    show(json.dumps(asdict(found), ensure_ascii=False) if as_json else _lines(stream, found, rounds))
     raise SystemExit(0 if found.verdict == PASS else _FAILED if found.verdict == FAIL else _TOO_FEW)
+
+
+def _assessed(
+    command: tuple[str, ...],
+    stream: Stream,
+    seconds: float,
+    rounds: int | None,
+    reports: int | None,
+    alarm: float,
+    own: list[int],
+) -> Verdict:
+    from ldp.conformance.rounds import assess_rounds
+    from ldp.conformance.running import Command
+    from ldp.conformance.verdict import assess
+
+    with Command(command, stream, seconds) as client:
+        if rounds is not None:
+            return assess_rounds(client, rounds, reports or _OF_ROUNDS, alarm, own)
+        return assess(client, reports or _REPORTS, alarm, own)
 
 
 def _compared(command: tuple[str, ...], path: Path, seconds: float, as_json: bool) -> int:
@@ -142,7 +173,7 @@ def _index(stream: Stream, value: str) -> int:
     return list(names).index(value)
 
 
-def _lines(stream: Stream, found: Verdict) -> str:
+def _lines(stream: Stream, found: Verdict, rounds: int | None) -> str:
     from ldp.conformance.excess import POWER
 
     lines = [f"{found.verdict}: {found.reports:,} reports, {found.comparisons:,} probabilities compared"]
@@ -150,7 +181,9 @@ def _lines(stream: Stream, found: Verdict) -> str:
         lines.append(
             f"the client spends ε ≥ {found.spent.epsilon:.3f}; the document has {float(stream.oracle.epsilon):.3f}"
         )
-    if found.times is None:
+    if rounds is not None:
+        lines.append(f"{rounds} periods: the client keeps the budget")
+    elif found.times is None:
         lines.append("time: not measured, because the client does not answer line by line")
     else:
         lines.append(f"{found.times.summary}, by the median (p = {found.times.p_value:.1g})")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Reports = npt.NDArray[np.void]
 
 PLACE = "{}"  # Placeholder for the document's path; a command without one gets the path as its last argument
+STORE = "{store}"  # Placeholder for the path of an empty folder, in which a client keeps its stores
 _SHOWN = 300
 _PLACES = 3
 
@@ -32,7 +33,8 @@ class ClientError(RuntimeError):
 class Command:
     """A client's command, with one stream's document in a temporary file.
 
-    `PLACE` in the command stands for the document's path. `seconds` is the time limit of one run.
+    `PLACE` in the command stands for the document's path, and `STORE` for a folder. `seconds` is the time
+    limit of one run.
     """
 
     def __init__(self, command: Sequence[str], stream: Stream, seconds: float) -> None:
@@ -40,7 +42,9 @@ class Command:
         self._folder = tempfile.TemporaryDirectory(prefix="ldp-client.")
         path = Path(self._folder.name) / "document.json"
         path.write_text(json.dumps(stream.document(), ensure_ascii=False), encoding="utf-8")
-        placed = [part.replace(PLACE, str(path)) for part in command]
+        store = Path(self._folder.name) / "store"
+        store.mkdir()
+        placed = [part.replace(PLACE, str(path)).replace(STORE, str(store)) for part in command]
         self.arguments = placed if placed != list(command) else [*command, str(path)]
 
     def __enter__(self) -> Command:
