@@ -3,6 +3,7 @@
 import pytest
 
 import ldp
+from ldp.privacy.declaration import Declaration
 from ldp.query import SetQuery, TopQuery
 from ldp.snapshot import Period
 from worker.publishing.comparing import Comparer
@@ -63,3 +64,9 @@ def test_reports_at_several_rates_are_not_compared():
             [(Period("1h", 10 * at, 10 * at + 10, True), estimate)], lambda *found: said.append(found)
         )
     assert said == []
+
+
+def test_windows_whose_reports_share_memoised_noise_are_not_compared():
+    declared = Declaration("device", 2, "1s", "memoised", "1h")
+    one, other = (each.within(0, 10).declared(declared) for each in (ONE, OTHER))
+    assert told(("1h", 0, 10, one), ("1h", 10, 10, other)) == []

@@ -5,6 +5,7 @@ import pytest
 
 import ldp
 from ldp import frames
+from ldp.privacy.declaration import Declaration
 from worker.counting.columns import Batch, Columns
 from worker.counting.partition_state import PartitionState
 from worker.counting.rules import RecordLimits, RequestedRule
@@ -76,3 +77,13 @@ def test_records_over_the_pane_limit_are_not_examined():
     columns = Columns.of(range(n), [1000 * i for i in range(n)], [record] * n)
     applied = state.apply(STREAM, Batch(0, 0, n, columns))
     assert sum(map(len, applied.reports)) == state.reports < n
+
+
+def test_reports_that_share_memoised_noise_raise_no_alarm():
+    declared = Declaration("device", 1, "24h", "memoised", "30d")
+    stream, told = ldp.Stream("watched", STREAM.oracle, privacy=declared), Told()
+    watching, same = Watching(stream, lambda: 0.0, told), np.repeat(STREAM.oracle.perturb([1]), 100_000)
+    one = batch(0, frames.encode(stream, same[:1]))
+    assert watching.look(one, [same])
+    assert not watching.look(one, [same])
+    assert told == []
