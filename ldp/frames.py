@@ -166,7 +166,7 @@ def decode(
 
     data, begins, ends = _columns(buffer, begins, ends)
     oracle, size = stream.oracle, stream.oracle.report_bytes
-    header = np.frombuffer(wire.header(stream.fingerprint), np.uint8)
+    header = np.frombuffer(wire.header(stream.fingerprint) + stream.fingerprint.hex().encode(), np.uint8)
     bounds = [] if oracle.length is not None else [*oracle.fields.values()]
     fields = np.array([(bound, wire.bytes_below(bound)) for bound in bounds], np.int64).reshape(-1, 2)
     most = _NO_LIMIT if most_reports is None else most_reports

@@ -3,6 +3,7 @@
 Exit codes: 0 success; 1 failure; 2 usage error; 3 too few reports for a verdict of `audit-client`.
 """
 
+import gc
 import sys
 
 from ldp.cli import aggregate, audit_client, document, estimate, ledger, merge, perturb, plan, reproduce
@@ -25,6 +26,7 @@ __all__ = [
 
 def main() -> None:
     """Runs ``ldp``. Exits with 1 on an OSError."""
+    gc.set_threshold(100_000)  # with the default, collections take a tenth of a first run, which compiles
     try:
         cli(prog_name="ldp")
     except OSError as error:  # such as a full disk behind stdout

@@ -28,6 +28,7 @@ from ldp.estimate import Estimate, Vector, check_estimate
 
 ORDER = 8  # nodes per block
 STEEPEST = 4.0  # the largest α
+HALVINGS = 46  # bisections of [0, STEEPEST], which give α to 3e-14
 BELOW, ABOVE = 20.0, 10.0  # weights farther than this below or above t, in units of s, are negligible
 SPAN = 40.0  # length of the node set at an end, in s: more than BELOW + ABOVE
 ROWS = 128  # estimates whose terms are computed together, which fit the second-level cache
@@ -83,9 +84,11 @@ def prior_exponent(n: int, d: int) -> float:
         return 0.0
     if excess(STEEPEST) >= 0.0:
         return STEEPEST
-    from scipy.optimize import brentq  # takes 0.3 s to import
-
-    return float(brentq(excess, 0.0, STEEPEST, xtol=1e-13, rtol=1e-14))
+    low, high = 0.0, STEEPEST
+    for _ in range(HALVINGS):
+        alpha = (low + high) / 2.0
+        low, high = (alpha, high) if excess(alpha) > 0.0 else (low, alpha)
+    return (low + high) / 2.0
 
 
 def posterior_means(t: Vector, n: int, s: float, alpha: float) -> Vector:

@@ -54,7 +54,7 @@ COUNT: dict[str, Callable[..., None]] = {"mul32": count_mul32, "xxh32": count_xx
 def is_compiled() -> bool:
     """Returns whether an earlier process has compiled kernels for this Python."""
     found = f"frames.read_frames-*.py{sys.version_info[0]}{sys.version_info[1]}*.nbi"
-    folder = str(count_bits.stats.cache_path)  # shared by all files of this package
+    folder = str(count_ones.stats.cache_path)  # shared by all files of this package
     return any(Path(folder).glob(found))
 
 

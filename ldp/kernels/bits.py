@@ -9,7 +9,6 @@ from numba import njit, uint8, uint32
 RUN = 2048  # bytes counted together; their eight 1-byte sums each fit the first-level cache
 
 
-@njit(cache=True, nogil=True)
 def count_bits(state: npt.NDArray[np.int64], bits: npt.NDArray[np.uint8]) -> None:
     """Adds to each state[v] the number of reports whose bit v is set.
 
@@ -17,10 +16,14 @@ def count_bits(state: npt.NDArray[np.int64], bits: npt.NDArray[np.uint8]) -> Non
     or several short reports. `state` is (d,) int64. `bits` is (n, ⌈d/8⌉) uint8 and contiguous. Value v is bit v mod 8
     of byte v div 8, and padding is 0.
     """
-    n, size = bits.shape
-    wire = bits.reshape(-1)
-    together = RUN // size or 1  # reports in a run
+    _count_bits(state, bits.reshape(-1), bits.shape[1])
+
+
+@njit(cache=True, nogil=True)
+def _count_bits(state: npt.NDArray[np.int64], wire: npt.NDArray[np.uint8], size: int) -> None:
+    n = wire.size // size
     sums = np.empty((8, RUN), np.uint8)
+    together = RUN // size or 1  # reports in a run
     for left in range(0, size, RUN):
         width = RUN if size - left > RUN else size - left
         for start in range(0, n, 255 * together):

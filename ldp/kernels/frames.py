@@ -14,25 +14,29 @@ import numpy as np
 import numpy.typing as npt
 from numba import int64, njit, uint8, uint64
 
-from ldp.wire import FINGERPRINT_BYTES, HEADER_BYTES, JSON_BEGINS, base64_bytes
+from ldp.kernels.inner import LEAN, lean
+from ldp.wire import HEADER_BYTES, JSON_BEGINS, base64_bytes
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _Bytes = npt.NDArray[np.uint8]
 
 # no reference counting: no kernel here owns an array, and it would make parsing a byte of text five times as slow
-_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
-_INNER: dict[str, Any] = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # compile faster
-_compiled: Callable[[_F], _F] = njit(**_OPTIONS)
+_INNER: dict[str, Any] = LEAN | {"no_cpython_wrapper": True}
 _called: Callable[[_F], _F] = njit(**_INNER)
 _inlined: Callable[[_F], _F] = njit(forceinline=True, **_INNER)
+# a function with one caller becomes a part of it, which is optimised once instead of once for each level of calls
+_merged: Callable[[_F], _F] = njit(inline="always", **_INNER)
 
 _WORD = 8  # bytes copied at once
 _HEAD = (1 << 8 * HEADER_BYTES) - 1
 
-_QUOTE, _COMMA, _MINUS, _COLON, _EQUALS, _BACKSLASH = map(ord, '",-:=\\')
-_LIST, _LIST_ENDS, _OBJECT_ENDS = map(ord, "[]}")
-_ZERO, _NINE, _SPACE, _U, _A, _F_CAPITAL = map(ord, "09 uAF")
-_KEYS = (np.frombuffer(b"fingerprint", np.uint8), np.frombuffer(b"reports", np.uint8))
+_INT64: Any = np.int64  # numba compiles a function again for each int that is passed, but not for each int64
+_QUOTE, _COMMA, _MINUS, _COLON, _EQUALS, _BACKSLASH = map(_INT64, b'",-:=\\')
+_LIST, _LIST_ENDS, _OBJECT_ENDS = map(_INT64, b"[]}")
+_ZERO, _NINE, _SPACE, _U, _A, _F_CAPITAL = map(_INT64, b"09 uAF")
+_KEYS = np.frombuffer(b"fingerprintreports", np.uint8)
+_FIRST, _SECOND = _INT64(0), _INT64(len(b"fingerprint"))  # start of each key in _KEYS
+_TEXT = _INT64(HEADER_BYTES)  # start of the fingerprint's text in the header
 _LARGE = 1 << 40  # larger integers are replaced by this one, which exceeds every field
 
 _PLAIN = np.array([_SPACE <= byte < 128 and byte not in (_QUOTE, _BACKSLASH) for byte in range(256)])
@@ -74,7 +78,7 @@ def least_text(size: int, fields: int) -> int:
     return 2 if fields == 1 else 2 * fields + 2 if fields else base64_bytes(size) + 3
 
 
-@_compiled
+@lean
 def read_frames(
     data: _Bytes,
     begins: npt.NDArray[np.int64],
@@ -95,7 +99,7 @@ def read_frames(
         data: the records' bytes.
         begins: (m,) int64, the start of each record.
         ends: (m,) int64, the end of each record.
-        header: the version byte and the fingerprint.
+        header: the version byte, the fingerprint, and the fingerprint in hexadecimal text.
         rules: the size of a report in bytes, the `least_text` of a report, and the limit of reports per record.
         fields: (f, 2) int64, exclusive bound and size in bytes of each integer in a report. For a vector, f is 0.
         reports: (`frames_capacity`,) uint8, output: the reports of accepted records.
@@ -193,7 +197,7 @@ def _put(reports: _Bytes, place: int, word: int) -> None:
 # JSON frames: each function parses text at an index and returns the index after it, or −1 if it does not match
 
 
-@_called
+@_merged
 def _read_json(
     data: _Bytes,
     begin: int,
@@ -208,16 +212,16 @@ def _read_json(
     at = _space(data, begin + 1, end)
     for turn in range(2):
         key = 0
-        after = _key(data, at, end, _KEYS[0])
-        if after < 0:
+        after, found = _string(data, at, end, _KEYS, _FIRST, _SECOND)
+        if not found:
             key = 1
-            after = _key(data, at, end, _KEYS[1])
-        if after < 0 or key == first:
+            after, found = _string(data, at, end, _KEYS, _SECOND, _KEYS.size)
+        if after < 0 or not found or key == first:
             return 0, Verdict.JSON.value
         first = key
         at = _mark(data, after, end, _COLON)
         if key == 0:
-            at, same = _fingerprint(data, at, end, header)
+            at, same = _string(data, at, end, header, _TEXT, header.size)
         else:
             at, count, verdict = _reports(data, at, end, rules, fields, reports, place)
         at = _mark(data, at, end, _OBJECT_ENDS if turn else _COMMA)
@@ -230,7 +234,7 @@ def _read_json(
     return (count if verdict == Verdict.ACCEPTED else 0), verdict
 
 
-@_inlined
+@_merged
 def _reports(
     data: _Bytes,
     at: int,
@@ -347,29 +351,22 @@ def _base64(data: _Bytes, at: int, end: int, size: int, reports: _Bytes, to: int
 
 
 @_inlined
-def _fingerprint(data: _Bytes, at: int, end: int, header: _Bytes) -> tuple[int, bool]:
+def _string(data: _Bytes, at: int, end: int, text: _Bytes, first: int, last: int) -> tuple[int, bool]:
+    """Parses a string and compares it with text[first:last].
+
+    A string of another length does not match, nor does one that differs by a character other than 0–9 and a–f.
+    """
     if _byte(data, at, end) != _QUOTE:
         return -1, False
     at += 1
     same = True
-    for k in range(2 * FINGERPRINT_BYTES):
-        at, code = _character(data, at, end)
-        if not 0 <= code < len(_HEX) or _HEX[code] < 0 or _A <= code <= _F_CAPITAL:
-            return -1, False
-        same &= _HEX[code] == header[1 + k // 2] >> (0 if k % 2 else 4) & 15
-    return (at + 1 if _byte(data, at, end) == _QUOTE else -1), same
-
-
-@_inlined
-def _key(data: _Bytes, at: int, end: int, text: _Bytes) -> int:
-    if _byte(data, at, end) != _QUOTE:
-        return -1
-    at += 1
-    for k in range(text.size):
+    for k in range(first, last):
         at, code = _character(data, at, end)
         if code != text[k]:
-            return -1
-    return at + 1 if _byte(data, at, end) == _QUOTE else -1
+            if not 0 <= code < len(_HEX) or _HEX[code] < 0 or _A <= code <= _F_CAPITAL:
+                return -1, False
+            same = False
+    return (at + 1 if _byte(data, at, end) == _QUOTE else -1), same
 
 
 @_inlined

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from numba import njit, types, uint32
 from numba.extending import intrinsic
 
-from ldp.kernels.inner import inner
+from ldp.kernels.inner import inner, lean
 
 TILE = 2048  # reports counted together; with three words each, they fit the first-level cache
 GROUP = 64  # tiles are padded to a multiple of this with reports that support no value, so that no loop has a tail
@@ -104,10 +104,9 @@ def _step(h: np.uint32, add: np.uint32, turn: int, multiplier: int) -> np.uint32
     return _multiply(_rotate(_add(h, add), turn), multiplier)
 
 
-@inner
 def _tiles(number: int) -> npt.NDArray[np.uint32]:
     """Allocates (number, TILE) words, aligned to cache lines."""
-    words = np.empty(number * TILE + 16, np.uint32)
+    words = np.empty(number * TILE + 16, np.uint32)  # in Python: compiling this takes 0.3 s
     skip = -(words.ctypes.data // 4) % 16
     return words[skip : skip + number * TILE].reshape(number, TILE)
 
@@ -186,7 +185,6 @@ def hash_xxh32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: 
     return buckets
 
 
-@njit(cache=True, nogil=True)
 def count_mul32(
     state: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint32], buckets: npt.NDArray[np.uint32], g: int
 ) -> None:
@@ -196,19 +194,30 @@ def count_mul32(
     takes one subtraction and one comparison. The words of a value are computed once per tile of reports. `state` is
     (d,) int64. `seeds` and `buckets` are (n,) uint32. Each bucket is below g, and 2 ≤ g ≤ 2¹⁶.
     """
+    _count_mul32(state, seeds, buckets, g, _tiles(3))
+
+
+@lean
+def _count_mul32(
+    state: npt.NDArray[np.int64],
+    seeds: npt.NDArray[np.uint32],
+    buckets: npt.NDArray[np.uint32],
+    g: int,
+    tiles: npt.NDArray[np.uint32],
+) -> None:
     _wide()
     one = uint32(g if g < 1 else 1)  # 1, hidden from the compiler, so that it uses one masked addition
-    tiles = _tiles(3)
     own, low, width = tiles[0], tiles[1], tiles[2]
     whole, part, inverse = (1 << 32) // g, (1 << 32) % g, 1 / g
     for start in range(0, seeds.size, TILE):
         used = TILE if seeds.size - start > TILE else seeds.size - start
         for i in range(used):
             own[i] = seeds[start + i]
-            # ⌈r·2³²/g⌉ = r·whole + ⌈r·part/g⌉; −0.5 exceeds the error of a float, and 0.5/g is less than 1/g
+            # ⌈r·2³²/g⌉ = r·whole + ⌈r·part/g⌉; −0.5 exceeds the error of a float, and 0.5/g is less than 1/g.
+            # The cast truncates, so 1 more than a number that is above −1 and not an integer is rounded up.
             r = np.int64(buckets[start + i])
-            first = r * whole + np.int64(np.ceil((r * part - 0.5) * inverse))
-            after = (r + 1) * whole + np.int64(np.ceil(((r + 1) * part - 0.5) * inverse))
+            first = r * whole + np.int64((r * part - 0.5) * inverse + 1.0)
+            after = (r + 1) * whole + np.int64(((r + 1) * part - 0.5) * inverse + 1.0)
             low[i] = first
             width[i] = after - first
         size = (used + GROUP - 1) // GROUP * GROUP
@@ -249,7 +258,6 @@ def _fill_multiples(offset: Any, limit: Any, buckets: npt.NDArray[np.uint32], g:
         limit[i] = 0
 
 
-@njit(cache=True, nogil=True)
 def count_xxh32(
     state: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint32], buckets: npt.NDArray[np.uint32], g: int
 ) -> None:
@@ -260,18 +268,27 @@ def count_xxh32(
     of v satisfies h mod g = b. If g is a power of two, the test is a mask. Otherwise, g = 2^k·m with an odd m, and the
     test is rotr((h − b)·m⁻¹ mod 2³², k) ≤ ⌊(2³²−1−b)/g⌋. The arguments are those of `count_mul32`.
     """
+    _count_xxh32(state, seeds, buckets, g, _tiles(STEPS + 2))
+
+
+@njit(cache=True, nogil=True)
+def _count_xxh32(
+    state: npt.NDArray[np.int64],
+    seeds: npt.NDArray[np.uint32],
+    buckets: npt.NDArray[np.uint32],
+    g: int,
+    tiles: npt.NDArray[np.uint32],
+) -> None:
     _wide()
     one = uint32(g if g < 1 else 1)  # as in count_mul32
     mask = g - 1
     odd, back, inverse = _divisor(g)
     text = np.empty(20, np.int64)
-    after = _tiles(STEPS)  # row s is the hash after s steps; row 0 is the seed
-    tiles = _tiles(2)
-    offset, limit = tiles[0], tiles[1]
+    offset, limit = tiles[STEPS], tiles[STEPS + 1]
     for start in range(0, seeds.size, TILE):
         used = TILE if seeds.size - start > TILE else seeds.size - start
-        for i in range(used):
-            after[0, i] = seeds[start + i]
+        for i in range(used):  # row s is the hash after s steps; row 0 is the seed
+            tiles[0, i] = seeds[start + i]
         _fill_multiples(offset, limit, buckets[start : start + used], g)
         size = (used + GROUP - 1) // GROUP * GROUP
         length = 1
@@ -283,11 +300,11 @@ def count_xxh32(
                 length += 1
             final = _step_at(length - 1, length)
             for s in range(_step_at(place, length), final):
-                hashes, further = after[s], after[s + 1]
+                hashes, further = tiles[s], tiles[s + 1]
                 add, turn, multiplier = _operands(text, length, s)
                 for i in range(size):
                     further[i] = _step(hashes[i], add, turn, multiplier)
-            hashes = after[final]
+            hashes = tiles[final]
             add, turn, multiplier = _operands(text, length, final)
             hits = uint32(0)
             if odd == 1:

@@ -1,4 +1,4 @@
-"""Decorator for functions that only kernels call."""
+"""Decorators for lean kernels and for functions that only kernels call."""
 
 from __future__ import annotations
 
@@ -16,3 +16,6 @@ _OPTIONS: dict[str, Any] = {
     "no_cfunc_wrapper": True,
 }
 inner: Callable[[_F], _F] = njit(**_OPTIONS)
+# without reference counting, a kernel compiles and runs faster; an array for its work is an argument
+LEAN: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
+lean: Callable[[_F], _F] = njit(**LEAN)

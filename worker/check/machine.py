@@ -24,7 +24,7 @@ def cache_folder() -> str | None:
         from ldp import kernels
     except RuntimeError:  # numba raises it for the first kernel
         return None
-    return str(kernels.count_bits.stats.cache_path)
+    return str(kernels.count_ones.stats.cache_path)
 
 
 def assess_cache(asked: str | None, used: str | None) -> Finding:

@@ -301,7 +301,7 @@ def test_decoding_never_writes_beyond_its_buffer(oracle, most):
         reports = np.full(room + 10_000, 0xA5, np.uint8)
         counts, verdicts = np.empty(len(records), np.int64), np.empty(len(records), np.uint8)
         rules = (size, kernels.least_text(size, len(fields)), most)
-        header = np.frombuffer(b"\x01" + stream.fingerprint, np.uint8)
+        header = np.frombuffer(b"\x01" + stream.fingerprint + stream.fingerprint.hex().encode(), np.uint8)
         outputs = fields, reports, counts, verdicts, True
         total = kernels.read_frames(np.frombuffer(data, np.uint8), begins, ends, header, rules, *outputs)
         assert (reports[room:] == 0xA5).all()

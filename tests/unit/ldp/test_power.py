@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 import ldp
 from ldp.consistency import METHODS
@@ -169,6 +170,21 @@ def test_the_prior_has_the_mean_count(n, d):
         assert alpha == 4.0
     else:
         assert mean(np.longdouble(alpha)) == pytest.approx(n / d, rel=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [2, 3, 10, 1000, 10**5, 10**9, 10**12])
+def test_the_prior_exponent_equals_the_root_of_another_solver(n):
+    counts, weights = integer_nodes(1, n, n)
+
+    def excess(alpha, d):
+        terms = weights * counts**-alpha
+        return math.log(terms @ counts / terms.sum()) - math.log(n / d)
+
+    for d in (2, 3, 5, 17, 100, 1023, 10**5, 2**24):
+        if excess(0.0, d) > 0 > excess(4.0, d):
+            expected = brentq(excess, 0.0, 4.0, args=(d,), xtol=1e-14, rtol=1e-14)
+            assert prior_exponent(n, d) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.slow
