@@ -26,7 +26,7 @@ _LINES = {"one_report": "one report", "same_value": "a value that stays", "any_h
     "--fewest-new",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Fewest new reports that a snapshot releases together (snapshots.fewest_new): show what its readers learn.",
+    help="Fewest new reports of a snapshot (snapshots.fewest_new), without windows: show what its readers learn.",
 )
 @click.option(
     "--delta",
@@ -48,7 +48,7 @@ def ledger(
     unit are added.
 
     --fewest-new adds the privacy loss to a reader of snapshots, for one report, and for all reports in a horizon if
-    each is in another increment.
+    each is in another increment. It holds for a stream without windows and with one rate.
 
     \b
     ldp ledger colours.json --fewest-new 10000

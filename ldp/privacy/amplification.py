@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 ADVERSARY = (
     "sees every snapshot, row and page; knows the values of all other users; sent none of the reports of an increment;"
-    " and does not see the topics, dead letters, Redis or metrics by partition"
+    " and does not see the topics, dead letters, Redis or metrics by partition. Windows, several rates, and full, added"
+    " or removed partitions can publish smaller increments"
 )
 """Adversary of the bound, as text."""
 

@@ -34,6 +34,7 @@ BLOCKS = {
     },
     "guides/javascript-client": {
         "ldp-worker document": READER,
+        "import { Client": "needs a browser; tests/unit/ldp/test_javascript_budget.py uses this store in Chromium",
         "import { confidenceFrame": "needs a browser; tests/unit/ldp/test_javascript_client.py calls both functions",
         "python -m tests.bench": BENCHMARK,
     },
