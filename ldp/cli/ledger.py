@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ldp.privacy.ledger import Ledger
     from ldp.stream import Stream
 
+_MOST_NEW = 10**9
 _LINES = {"one_report": "one report", "same_value": "a value that stays", "any_history": "any history"}
 
 
@@ -88,7 +89,8 @@ def _of_snapshots(stream: Stream, losses: Ledger, fewest_new: int, delta: float)
     from ldp.privacy.declaration import FRESH
 
     found = blanket(stream.oracle)
-    epsilon = math.inf if found is None else found.epsilon(fewest_new, delta)
+    # the bound falls with n, and computing it overflows from about 10¹⁵
+    epsilon = math.inf if found is None else found.epsilon(min(fewest_new, _MOST_NEW), delta)
     shown: dict[str, Any] = {"fewest_new": fewest_new, "epsilon": _number(epsilon), "delta": delta}
     if stream.privacy is not None and stream.privacy.noise == FRESH and losses.any_history is not None:
         k = stream.privacy.most_reports()

@@ -1,7 +1,7 @@
 """Tests a client with a store over several periods.
 
-A round is one run of the client, in a new period. Each device sends r + 1 reports of its value, of which the last must
-be refused, and then one at the time of the former period, which must be refused, too.
+A round is one run of the client, in a new period. Each device sends r + 1 reports of its value. The client must refuse
+the last one, and then a report at the time of the former period.
 """
 
 from __future__ import annotations

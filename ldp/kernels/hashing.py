@@ -280,7 +280,7 @@ def _count_xxh32(
     tiles: npt.NDArray[np.uint32],
 ) -> None:
     _wide()
-    one = uint32(g if g < 1 else 1)  # as in count_mul32
+    one = uint32(g if g < 1 else 1)  # as in `_count_mul32`
     mask = g - 1
     odd, back, inverse = _divisor(g)
     text = np.empty(20, np.int64)

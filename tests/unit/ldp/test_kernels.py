@@ -152,9 +152,9 @@ def test_xxh32_below_its_bucket_does_not_wrap(g):
 @pytest.mark.parametrize("name", HASHES)
 def test_hashes_are_computed_in_the_widest_vectors(name):
     """The multiplications in the machine code, compiled again: cached code cannot be inspected."""
-    anew = njit(nogil=True)(getattr(kernels.hashing, f"_count_{name}").py_func)
-    anew.compile("(i8[::1], u4[::1], u4[::1], i8, u4[:, ::1])")
-    (code,) = anew.inspect_asm().values()
+    fresh = njit(nogil=True)(getattr(kernels.hashing, f"_count_{name}").py_func)
+    fresh.compile("(i8[::1], u4[::1], u4[::1], i8, u4[:, ::1])")
+    (code,) = fresh.inspect_asm().values()
     has = get_host_cpu_features()
     widest = [("avx512dq", r"vpmulld\s.*%zmm"), ("avx2", r"vpmulld\s.*%ymm"), ("neon", r"mul\s+v\d+\.4s")]
     expected = next((product for feature, product in widest if has.get(feature)), "mul")

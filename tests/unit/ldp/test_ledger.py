@@ -243,6 +243,12 @@ def test_the_command_prints_three_lines_and_the_sum(documents):
     assert lines.count("any history             not declared") == 1
 
 
+def test_the_command_accepts_any_number_of_new_reports(documents):
+    result = run(documents("one", ldp.OLH("1", 3)), "--fewest-new", str(10**18))
+    assert result.exit_code == 0, result.output
+    assert "a reader of snapshots   ε ≤ 0.001" in result.output
+
+
 def test_the_command_prints_json(documents):
     one = documents("one", ldp.GRR("1", 10), declaration("fresh", 2))
     two = documents("two", ldp.GRR("1", 10), declaration("memoised", 2))
