@@ -46,7 +46,7 @@ from worker.simulation.times import spread
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-COUNTS = ROOT / "ldp" / "experiments" / "emoji.csv"
+COUNTS = HERE / "emoji.csv"
 
 USERS = 884_427  # as many as in the paper's emoji data
 SEED = 20_200_616

@@ -13,7 +13,7 @@ _COMMON = {"--config", "--help"}
 """Options that a page describes only once, for all commands."""
 
 
-_ANALYSIS = {"audit-client", "ledger", "plan", "reproduce"}
+_ANALYSIS = {"audit-client", "ledger", "plan"}
 """Commands of `ldp` that neither make nor count reports."""
 
 

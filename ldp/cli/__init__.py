@@ -6,7 +6,7 @@ Exit codes: 0 success; 1 failure; 2 usage error; 3 too few reports for a verdict
 import gc
 import sys
 
-from ldp.cli import aggregate, audit_client, document, estimate, ledger, merge, perturb, plan, reproduce
+from ldp.cli import aggregate, audit_client, document, estimate, ledger, merge, perturb, plan
 from ldp.cli.command import cli
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "merge",
     "perturb",
     "plan",
-    "reproduce",
 ]
 
 

@@ -1,8 +1,8 @@
-"""Whether `ldp` changed since a commit that LDP_TEST_BASE names.
+"""Whether `ldp` or `experiments` changed since a commit that LDP_TEST_BASE names.
 
-CI names the commit that a change starts from. The tests marked `statistical` take minutes and test only `ldp`, which
-imports nothing from `worker` (a contract in `pyproject.toml`). If none of their dependencies changed, their results
-equal those of the base commit, and `make test` leaves them out.
+CI names the commit that a change starts from. The tests marked `statistical` take minutes and test only `ldp` and
+`experiments`, which import nothing from `worker` (a contract in `pyproject.toml`). If none of their dependencies
+changed, their results equal those of the base commit, and `make test` leaves them out.
 """
 
 import os
@@ -12,7 +12,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 TESTED = (
     "ldp",
+    "experiments",
+    "deploy/demo/emoji.csv",
     "tests/unit/ldp",
+    "tests/unit/experiments",
     "tests/vectors",
     ":(glob)tests/support/*.py",
     "pyproject.toml",

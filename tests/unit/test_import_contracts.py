@@ -17,6 +17,7 @@ CONTRACTS = {
 }
 BREACHES = [
     ("mathematics", "ldp/intervals/binomial_tail.py", "import worker"),
+    ("mathematics", "worker/check/finding.py", "import experiments"),
     ("clean-mathematics", "ldp/estimate.py", "import kafka"),
     ("clean-mathematics", "ldp/client.py", "import redis"),
     ("engines", "ldp/files.py", "import pyarrow"),
@@ -54,10 +55,8 @@ def test_every_contract_is_broken_once():
 def packages(tmp_path_factory):
     """A copy of the packages with the contracts."""
     folder = tmp_path_factory.mktemp("packages")
-    for package in ("ldp", "worker"):
-        shutil.copytree(
-            ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__", "*.csv")
-        )
+    for package in ("ldp", "worker", "experiments"):
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     return folder
 

@@ -193,7 +193,7 @@ def test_connection_errors_name_the_remedy(way, secure, monkeypatch):
     )
 
 
-COUNTS = ("--counts", Path(__file__).parents[3] / "ldp/experiments/emoji.csv", "--column", "count_2020_06_16")
+COUNTS = ("--counts", Path(__file__).parents[3] / "deploy/demo/emoji.csv", "--column", "count_2020_06_16")
 COMMANDS = [
     ("check",),
     ("create-topics",),

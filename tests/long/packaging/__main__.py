@@ -153,12 +153,6 @@ def mathematics(wheel: Path, folder: Path) -> None:
     must(done.code == 0 and "file: 10,000 reports" in done.out, "the tutorial's commands on files run", done)
     done = run("bash", "-eu", "-c", typed.replace(" --top 3", ""), folder=folder, path=str(commands))
     must(done.code == 0 and len(done.out.splitlines()) == 13, "a snapshot is written", done)
-    done = run(commands / "ldp", "reproduce", folder=folder)
-    must(
-        done.code == 2 and "run the command in the source tree" in done.err,
-        "the evaluation is in the source",
-        done,
-    )
     for options in (("--version",), ("--help",), ("run", "--help")):
         done = run(commands / "ldp-worker", *options, folder=folder)
         must((done.code, done.err) == (0, ""), f"ldp-worker {' '.join(options)} answers", done)

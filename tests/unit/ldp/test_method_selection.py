@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 import ldp
+from experiments import choice
+from experiments.figures import Row
+from experiments.jobs import Scale, run
 from ldp.analysis import smooth_populations
 from ldp.analysis.method_selection import (
     NEAR,
@@ -25,9 +28,6 @@ from ldp.analysis.method_selection import (
 from ldp.consistency import EXTRA, METHODS
 from ldp.consistency.empirical_bayes import Fit
 from ldp.consistency.together import by_method
-from ldp.experiments import choice
-from ldp.experiments.figures import Row
-from ldp.experiments.jobs import Scale, run
 from ldp.query import TopQuery
 
 pytestmark = pytest.mark.statistical

@@ -85,7 +85,7 @@ def test_large_reports_are_generated_in_parts(monkeypatch):
 
 
 def test_labels_of_the_demo_match_the_csv():
-    with (DEMO.parents[1] / "ldp/experiments/emoji.csv").open(encoding="utf-8", newline="") as file:
+    with (DEMO / "emoji.csv").open(encoding="utf-8", newline="") as file:
         emoji = [row["emoji"] for row in csv.DictReader(file)]
     assert (DEMO / "emoji.txt").read_text(encoding="utf-8").splitlines() == emoji
     assert len(emoji) == 845

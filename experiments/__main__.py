@@ -1,4 +1,4 @@
-"""``ldp reproduce``: runs the paper's evaluation."""
+"""Repeats the paper's evaluation: ``python -m experiments``."""
 
 from __future__ import annotations
 
@@ -8,14 +8,24 @@ from functools import partial
 from pathlib import Path
 
 import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ldp.cli.command import cli
+from experiments import choice, jobs
+from experiments.figures import FIGURES
+from experiments.report import markdown, sums_table, tally
+from experiments.reproduce import reproduce
+from experiments.sums import sums
 from ldp.terminal import echo, screen
 
 
-@cli.command("reproduce")
+@click.command(context_settings={"max_content_width": 100})
 @click.option(
-    "--figure", "figures", multiple=True, metavar="NAME", help="Figure to compute, repeatable. Default: all."
+    "--figure",
+    "figures",
+    multiple=True,
+    type=click.Choice([*FIGURES]),
+    metavar="NAME",
+    help="Figure to compute, repeatable. Default: all.",
 )
 @click.option("--quick", is_flag=True, help="Run fewer repeats and points, in under 1 minute.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all coins.")
@@ -27,8 +37,8 @@ from ldp.terminal import echo, screen
     metavar="DIR",
     help="Output folder.",
 )
-def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> None:
-    """Repeat the paper's evaluation in the source tree, and check its claims.
+def main(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> None:
+    """Repeat the paper's evaluation, and check its claims.
 
     \b
     distribution, bias, variance  mean, bias, variance of the counts, 5,000 runs
@@ -46,27 +56,10 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
     With the same version of numpy, a seed always gives the same CSV files, on any number of cores. Plots of the paper's
     figures need matplotlib: pip install '.[plots]'.
     """  # noqa: D301
-    try:
-        from ldp.experiments import choice
-    except ModuleNotFoundError:
-        raise click.UsageError(
-            "the installed package has no experiments; run the command in the source tree, after make venv"
-        ) from None
-    from ldp.experiments.figures import FIGURES
-    from ldp.experiments.jobs import FULL, QUICK, cores
-    from ldp.experiments.report import markdown, sums_table, tally
-    from ldp.experiments.reproduce import experiments_of
-    from ldp.experiments.reproduce import reproduce as reproduced
-    from ldp.experiments.sums import sums
-
-    figures = figures or tuple(FIGURES)
-    try:
-        experiments_of(figures)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--figure") from None
     with _bars() as begin:
         try:
-            made = reproduced(figures, QUICK if quick else FULL, seed, out, cores(), begin)
+            scale = jobs.QUICK if quick else jobs.FULL
+            made = reproduce(figures or FIGURES, scale, seed, out, jobs.cores(), begin)
         except OSError as error:
             raise click.ClickException(f"{error.filename or out}: {error.strerror}") from None
     compared = sums(made.rows)
@@ -80,14 +73,12 @@ def reproduce(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> No
         echo(tally(made.findings))
     echo(f"{out}: {', '.join(path.name for path in made.written)}")
     if not made.pictures:
-        echo("ldp: no plots: matplotlib is missing or fails to import; pip install '.[plots]'", err=True)
+        echo("no plots: matplotlib is missing or fails to import; pip install '.[plots]'", err=True)
 
 
 @contextmanager
 def _bars() -> Iterator[Callable[[str, int], Callable[[], object]]]:
     """Yields a function that adds a bar and returns a function to advance it."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     console = screen(stderr=True)
     columns = (
         TextColumn("{task.description:12}"),
@@ -101,3 +92,7 @@ def _bars() -> Iterator[Callable[[str, int], Callable[[], object]]]:
             return partial(progress.advance, progress.add_task(what, total=steps))
 
         yield begin
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m experiments")

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from ldp.analysis.method_selection import apportion
 
 ZIPF_DOMAIN, ZIPF_EXPONENT, ZIPF_USERS = 1024, 1.5, 1_000_000
 EMOJI_USERS = 884_427  # n of the paper's Emoji data
+EMOJI = Path(__file__).parents[1] / "deploy/demo/emoji.csv"
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +57,8 @@ def emoji(users: int = EMOJI_USERS) -> Dataset:
     The frequencies are those of the emoji on Twitter until 2020-06-16. The paper's data, 1,573 emoji from an emoji
     keyboard, are no longer public.
     """
-    text = (files("ldp.experiments") / "emoji.csv").read_text(encoding="utf-8")
-    rows = list(csv.DictReader(text.splitlines()))
+    with EMOJI.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
     weights = np.array([float(row["count_2020_06_16"]) for row in rows])
     order = np.argsort(-weights, kind="stable")
     rows = [rows[i] for i in order]

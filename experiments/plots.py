@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from experiments.evidence import NAMES
+from experiments.figures import Figure, Row
 from ldp.consistency import METHODS
-from ldp.experiments.evidence import NAMES
-from ldp.experiments.figures import Figure, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

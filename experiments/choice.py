@@ -11,14 +11,14 @@ from functools import cache, partial
 
 import numpy as np
 
+from experiments import eleventh
+from experiments.datasets import ZIPF_DOMAIN, ZIPF_USERS, Dataset, emoji, shaped, zipf
+from experiments.evaluation import draw, each
+from experiments.figures import Row
+from experiments.jobs import Job, Sample, Scale, once
 from ldp.analysis.method_selection import NEAR, Queries, Sets, Values, all_methods, choose_all, mean_squares
 from ldp.consistency import METHODS
 from ldp.estimate import Vector
-from ldp.experiments import eleventh
-from ldp.experiments.datasets import ZIPF_DOMAIN, ZIPF_USERS, Dataset, emoji, shaped, zipf
-from ldp.experiments.evaluation import draw, each
-from ldp.experiments.figures import Row
-from ldp.experiments.jobs import Job, Sample, Scale, once
 from ldp.query import TopQuery
 
 EPSILONS = ("0.5", "1", "2")

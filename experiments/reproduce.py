@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from ldp.experiments import choice, eleventh, evaluation, plots, report
-from ldp.experiments.claims import Claim, assess
-from ldp.experiments.evidence import Evidence, Finding
-from ldp.experiments.figures import FIGURES, Row, write_rows
-from ldp.experiments.jobs import Job, Scale, run, workers
+from experiments import choice, eleventh, evaluation, plots, report
+from experiments.claims import Claim, assess
+from experiments.evidence import Evidence, Finding
+from experiments.figures import FIGURES, Row, write_rows
+from experiments.jobs import Job, Scale, run, workers
 
 EXPERIMENTS: Mapping[str, Callable[[Scale], Sequence[Job]]] = {
     "bias": evaluation.bias,
@@ -45,16 +45,6 @@ def _has_matplotlib() -> bool:
     return True
 
 
-def experiments_of(figures: Iterable[str]) -> list[str]:
-    """Returns the experiments of figures; raises ValueError for unknown names."""
-    wanted = set()
-    for name in figures:
-        if name not in FIGURES:
-            raise ValueError(f"figure {name!r} is unknown; allowed are {', '.join(FIGURES)}")
-        wanted.add(FIGURES[name].experiment)
-    return [name for name in EXPERIMENTS if name in wanted]
-
-
 def reproduce(
     figures: Iterable[str],
     scale: Scale,
@@ -68,10 +58,11 @@ def reproduce(
 
     An experiment always writes all its figures: "bias" also writes "distribution" and "variance". The files depend on
     the seed, the scale and the version of numpy, but not on the number of processes. Each experiment passes its name
-    and number of jobs to `on_begin`, and calls the returned function after each job. Raises ValueError for an unknown
+    and number of jobs to `on_begin`, and calls the returned function after each job. Raises KeyError for an unknown
     figure, and OSError if a file cannot be written.
     """
-    names = experiments_of(figures)
+    wanted = {FIGURES[name].experiment for name in figures}
+    names = [name for name in EXPERIMENTS if name in wanted]
     out.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     with workers(processes) as work:

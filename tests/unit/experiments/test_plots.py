@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from experiments import plots
+from experiments.evidence import NAMES
+from experiments.figures import FIGURES, Row
+from experiments.plots import COLOURS, LEFT, RIGHT
 from ldp.consistency import METHODS
-from ldp.experiments import plots
-from ldp.experiments.evidence import NAMES
-from ldp.experiments.figures import FIGURES, Row
-from ldp.experiments.plots import COLOURS, LEFT, RIGHT
 
 CURVES = [name for name, figure in FIGURES.items() if figure.paper and figure.experiment != "bias"]
 

@@ -14,12 +14,12 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import spearmanr
 
+from experiments.datasets import emoji, zipf
+from experiments.evaluation import DATASETS, olh
+from experiments.evidence import NAMES, Evidence, Finding, graded, number, overall, span
 from ldp.consistency import METHODS
 from ldp.consistency.baseline import FALSE_POSITIVES
 from ldp.estimate import Vector
-from ldp.experiments.datasets import emoji, zipf
-from ldp.experiments.evaluation import DATASETS, olh
-from ldp.experiments.evidence import NAMES, Evidence, Finding, graded, number, overall, span
 
 Assess = Callable[[Evidence], Finding]
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ldp.experiments import choice, eleventh
-from ldp.experiments.claims import CLAIMS, Claim
-from ldp.experiments.evidence import FAILS, HOLDS, IN_PART, NAMES, OTHER, Finding
-from ldp.experiments.figures import FIGURES, Row
-from ldp.experiments.jobs import FULL, Scale
-from ldp.experiments.sums import Sum, sums
+from experiments import choice, eleventh
+from experiments.claims import CLAIMS, Claim
+from experiments.evidence import FAILS, HOLDS, IN_PART, NAMES, OTHER, Finding
+from experiments.figures import FIGURES, Row
+from experiments.jobs import FULL, Scale
+from experiments.sums import Sum, sums
 
 VERDICTS = (HOLDS, IN_PART, OTHER, FAILS)
 
