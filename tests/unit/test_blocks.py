@@ -22,7 +22,7 @@ BLOCKS = {
         ("ldp document", "topics.json"), "tests/unit/ldp/test_ledger.py"
     ),
     "explanation/statistics": {".venv/bin/python -m tests.long.coverage": BENCHMARK},
-    "explanation/when-to-use-something-else": {"ldp plan": READER, "ldp aggregate": BENCHMARK},
+    "explanation/when-to-use-something-else": {"ldp plan": READER},
     "guides/browsers-and-explicit-channels": {"[[streams]]": "tests/unit/test_blocks.py"},
     "guides/choose-a-protocol": {".venv/bin/python -c": READER},
     "guides/client-conformance": {"ldp audit-client": "audits the reader's own client"},
