@@ -147,7 +147,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Listeners:
-    """Additional listeners of the broker, by name; see `secure.py`."""
+    """Additional listeners of the broker, by name."""
 
     listening: Mapping[str, tuple[str, int]]
     properties: str = ""
@@ -548,19 +548,11 @@ def _on_signal(number: int, _frame: FrameType | None) -> NoReturn:
     raise _Stopped(number)
 
 
-def _start(say: Say, usual: bool) -> Services:
-    return Services.start(say, usual=usual)
-
-
-def main(
-    arguments: list[str] | None = None,
-    start: Callable[[Say, bool], contextlib.AbstractContextManager[Services]] = _start,
-    about: str = __doc__,
-) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog=Path(sys.argv[0]).name,
-        description=about.partition("\n\n")[0],
+        description=__doc__.partition("\n\n")[0],
         epilog="Without COMMAND, both run until Ctrl-C.",
     )
     parser.add_argument(
@@ -574,7 +566,7 @@ def main(
     try:
         # Progress goes to stderr, because stdout belongs to the command.
         say = partial(print, file=sys.stderr, flush=True)
-        with start(say, not command) as services:
+        with Services.start(say, usual=not command) as services:
             if command:
                 return _command(services, command)
             print_addresses(services)

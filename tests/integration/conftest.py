@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.secure import Secure
 from deploy.local.services import Server, Services
 from tests.support.fork_server import ForkServer
 from tests.support.harness import TIMEOUT_SECONDS, Forked, World
 from tests.support.harness.postgres import Postgres, started
 from tests.support.harness.redises import Redises
 from tests.support.harness.rights import LIMITED, LIMITED_PASSWORD
+from tests.support.harness.secure import Secure
 from tests.support.shared import Pair
 
 

@@ -1,11 +1,7 @@
-"""Starts local services with Kafka listeners for TLS and SASL settings.
-
-    python deploy/local/secure.py                 start both, print the keys for each listener, stop on Ctrl-C
-    python deploy/local/secure.py -- COMMAND ...  run COMMAND with LDP_TEST_KAFKA and LDP_TEST_REDIS set, then stop
-    with Secure.start() as secure: ...            the same from Python (tests)
+"""Kafka and Redis with a listener for each TLS and SASL setting.
 
 Each start makes a private certificate authority, certificates, keys, passwords and a token endpoint in a temporary
-folder. The script needs openssl, the programs of `services.py`, and only the standard library.
+folder. It needs openssl.
 """
 
 from __future__ import annotations
@@ -16,7 +12,6 @@ import json
 import secrets
 import ssl
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -24,13 +19,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs
 
-if TYPE_CHECKING or __package__:
-    from deploy.local import services
-else:  # run as a script, from anywhere
-    import services
+from deploy.local import services
 
 LISTENERS = {
     "SSL": "SSL",
@@ -51,9 +43,7 @@ USER = "me"
 """User with a password and all rights."""
 CLIENT = "worker"
 """Client of the token endpoint, with all rights."""
-LIMITED = "ldp-worker"
-"""User of the command line, with a password and only the rights that ACLs grant."""
-AUDIENCE, ISSUER = "kafka", "deploy/local"
+AUDIENCE, ISSUER = "kafka", "tests"
 _KAFKA = "org.apache.kafka.common.security"
 
 
@@ -197,13 +187,10 @@ class Secure:
     certificates: Certificates
     tokens: TokenEndpoint
     password: str
-    users: Mapping[str, str]
 
     @classmethod
     @contextlib.contextmanager
-    def start(
-        cls, say: services.Say = print, *, usual: bool = False, users: Mapping[str, str] | None = None
-    ) -> Iterator[Secure]:
+    def start(cls, say: services.Say = print, *, users: Mapping[str, str] | None = None) -> Iterator[Secure]:
         """Makes certificates and passwords, and starts both services."""
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ldp-secure."))
@@ -212,9 +199,9 @@ class Secure:
             tokens = stack.enter_context(TokenEndpoint(certificates))
             ports = dict(zip(LISTENERS, services.free_ports(len(LISTENERS)), strict=True))
             more = _listeners(ports, certificates, {USER: password} | dict(users or {}), password)
-            running = stack.enter_context(services.Services.start(say, usual=usual, more=more))
+            running = stack.enter_context(services.Services.start(say, more=more))
             reached = {"PLAINTEXT": running.kafka.port} | ports
-            yield cls(running, reached, certificates, tokens, password, dict(users or {}))
+            yield cls(running, reached, certificates, tokens, password)
 
     def client(self, listener: str, mechanism: str = "PLAIN") -> dict[str, str]:
         """Returns the configuration keys of `[kafka]` for a listener."""
@@ -280,28 +267,3 @@ def _listeners(
         # without this property, the broker refuses to read keys from any URL
         (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={certificates.path('jwks.json').as_uri()}",),
     )
-
-
-@contextlib.contextmanager
-def _started(say: services.Say, usual: bool) -> Iterator[services.Services]:
-    """Starts the services, and prints the configuration of each listener."""
-    with Secure.start(say, usual=usual, users={LIMITED: secrets.token_hex(8)}) as secure:
-        for listener, protocol in LISTENERS.items():
-            for mechanism in MECHANISMS if listener == "LOGINS" else ["PLAIN"]:
-                say(f"\n# {listener}" + (f", {mechanism}" if protocol.startswith("SASL") else ""))
-                for key, value in secure.client(listener, mechanism).items():
-                    say(f'kafka.{key} = "{value}"')
-        say("\n# LOGINS or LOGIN, PLAIN, as a user with only the rights that ACLs grant")
-        say(f'kafka.sasl_username = "{LIMITED}"')
-        say(f'kafka.sasl_password = "{secure.users[LIMITED]}"')
-        jars = services.kafka_jars(say)
-        say(
-            f"# for kafka-acls.sh: java -cp '{jars}/*' org.apache.kafka.tools.AclCommand --bootstrap-server HOST:PORT"
-        )
-        say("# with the plaintext listener's address, where every client has all rights")
-        say("")
-        yield secure.running
-
-
-if __name__ == "__main__":
-    sys.exit(services.main(start=_started, about=__doc__))
