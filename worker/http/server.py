@@ -8,7 +8,6 @@ import contextlib
 import ipaddress
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
@@ -43,8 +42,6 @@ HEADERS = {
 }
 MOST_LISTENERS = 32
 """Maximum number of event streams."""
-MOST_OF_A_CLIENT = MOST_LISTENERS // 4
-"""Maximum number of a client's event streams; a client is an IPv4 address or an IPv6 /64 network."""
 _METHODS = "GET, HEAD"
 _TEXT = "text/plain"
 _TOO_LARGE = f"the response exceeds {MOST_BYTES >> 20} MiB; request fewer methods: ?method=base"
@@ -72,7 +69,7 @@ class HttpServer:
         self._page_pool = ThreadPoolExecutor(8, thread_name_prefix="page")
         self._event_pool = ThreadPoolExecutor(2, thread_name_prefix="events")
         self.answers = Answers()
-        self.listeners: Counter[str] = Counter()
+        self.listeners = set[Connection]()
         routes = [Route("/metrics", self._metrics), *(Route(path, self._probe) for path in probes)]
         routes += [] if page is None else [Route(pages.EVENTS, self._event_stream)]
         routes.append(Route("/{rest:path}", self._answer))
@@ -189,24 +186,23 @@ class _EventStream(Response):
         headers: Mapping[str, str],
         events: Iterator[bytes],
         pool: ThreadPoolExecutor,
-        listeners: Counter[str],
+        listeners: set[Connection],
     ) -> None:
         super().__init__(None, HTTPStatus.OK, headers)
         del self.headers["Content-Length"]
         self._events, self._event_pool, self._listeners = events, pool, listeners
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        client, listeners = _client(scope), self._listeners
+        listeners, connection = self._listeners, scope["state"]["connection"]
         if scope["method"] == "HEAD":
             await send(_start(self))
             return await send({"type": "http.response.body", "body": b""})
-        if listeners.total() >= MOST_LISTENERS or listeners[client] >= MOST_OF_A_CLIENT:
-            full = f"{listeners.total()} event streams are open, {listeners[client]} by this client; retry later\n"
+        if len(listeners) >= MOST_LISTENERS:
+            full = f"{MOST_LISTENERS} event streams are open; retry later\n"
             headers = {"Retry-After": "5", "Content-Type": _TEXT}
             refused = Response(full, HTTPStatus.SERVICE_UNAVAILABLE, headers)
             return await refused(scope, receive, send)
-        listeners[client] += 1
-        connection: Connection = scope["state"]["connection"]
+        listeners.add(connection)
         connection.stay()
         try:
             await send(_start(self))
@@ -221,9 +217,7 @@ class _EventStream(Response):
                         await asyncio.wait_for(connection.lost.wait(), pages.TURN_SECONDS)
             await connection.lost.wait()
         finally:
-            listeners[client] -= 1
-            if not listeners[client]:
-                del listeners[client]
+            listeners.remove(connection)
 
 
 class _HostFilter:
@@ -274,23 +268,6 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _client(scope: Scope) -> str:
-    """Returns the client's IPv4 address or IPv6 /64 network.
-
-    Example:
-        >>> _client({"client": ("2001:db8::7", 1)}), _client({"client": ("::ffff:10.0.0.1", 1)})
-        ('2001:db8::/64', '10.0.0.1')
-    """
-    host, _ = scope["client"] or ("", 0)
-    if not _is_address(host):
-        return str(host)
-    address = ipaddress.ip_address(host)
-    if isinstance(address, ipaddress.IPv4Address):
-        return str(address)
-    mapped = address.ipv4_mapped
-    return str(mapped or ipaddress.ip_network((address, 64), strict=False))
 
 
 async def _refuse(request: Request, error: Exception) -> Response:  # noqa: ARG001  # Starlette's

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from tests.support.chromium import tabs_of
 from tests.support.harness import TIMEOUT_SECONDS, World, until
-from worker.http.server import MOST_OF_A_CLIENT
+from worker.http.server import MOST_LISTENERS
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.usefixtures("patient")]
 
@@ -38,7 +38,7 @@ def test_a_hidden_tab_closes_its_event_stream(kafka, redis_url, tmp_path, chromi
         page.goto(f"http://127.0.0.1:{port}/#stream={world.name}")
         expect(page.locator("#reports")).to_have_text("10")
         expect(page.locator("#connection")).to_have_text("Live")
-        for _ in range(MOST_OF_A_CLIENT - 1):
+        for _ in range(MOST_LISTENERS - 1):
             assert held.enter_context(hear(port)).status == 200
         assert not is_free(port)
 

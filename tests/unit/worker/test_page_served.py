@@ -656,9 +656,8 @@ def test_a_value_is_found_by_its_label_in_any_case(served, log):
 class Listener:
     """Receives events: a connection, and a thread that reads it."""
 
-    def __init__(self, port, path="/events", client=1):
-        here = f"127.0.0.{client}", 0
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT, source_address=here)
+    def __init__(self, port, path="/events"):
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT)
         self._socket.sendall(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
         self._stream = self._socket.makefile("rb")
         self.status = int(self._stream.readline().split()[1])
@@ -846,45 +845,36 @@ def test_a_replaced_snapshot_is_not_mistaken_for_the_old_one(log, metrics):
         assert follower.read("s", whole).sequence == 1
 
 
-def test_many_readers_share_events_and_one_client_has_a_quarter_of_them(served, log, monkeypatch):
+def test_many_readers_share_events(served, listen, log, monkeypatch):
     log.publish(taken())
-    quarter = health.MOST_LISTENERS // 4
-    with contextlib.ExitStack() as closing:
-
-        def listen(client=1):
-            return closing.enter_context(contextlib.closing(Listener(served, client=client)))
-
-        listeners = [listen(client) for client in (1, 2, 3) for _ in range(quarter)]
-        assert {listener.status for listener in listeners} == {200}
-        refused = ask(served, "/events")
-        assert (refused.status, int(refused.headers["Retry-After"]) > 0) == (503, True)
-        others = [listen(client) for client in range(4, 4 + quarter)]
-        assert {other.status for other in others} == {200}
-        assert listen(99).status == 503  # all places are taken
-        with monkeypatch.context() as hasty:
-            hasty.setattr(connections, "REQUEST_SECONDS", 0.5)
-            with socket.create_connection(("127.0.0.1", served), timeout=WAIT) as silent:
-                assert silent.recv(1) == b""  # it came after them, and its time is over, so theirs would be
-        with contextlib.ExitStack() as held:
-            for _ in range(connections.MOST_CONNECTIONS + 50):
-                held.enter_context(socket.create_connection(("127.0.0.1", served), timeout=WAIT))
-            assert ask(served, "/healthz").status == 200
-        log.publish(taken(sequence=2))
-        for listener in (*listeners, *others):
-            until(
-                lambda listener=listener: (
-                    listener.of("snapshot")[-1:] and listener.of("snapshot")[-1]["sequence"] == 2
-                ),
-                "they still hear",
-            )
-        listeners[0].close()
-        assert ask(served, "/events", "HEAD").status == 200  # needs no place
-        until(lambda: listen().status == 200, "its place is free")
+    listeners = [listen() for _ in range(health.MOST_LISTENERS)]
+    assert {listener.status for listener in listeners} == {200}
+    refused = ask(served, "/events")
+    assert (refused.status, int(refused.headers["Retry-After"]) > 0) == (503, True)
+    with monkeypatch.context() as hasty:
+        hasty.setattr(connections, "REQUEST_SECONDS", 0.5)
+        with socket.create_connection(("127.0.0.1", served), timeout=WAIT) as silent:
+            assert silent.recv(1) == b""  # it came after them, and its time is over, so theirs would be
+    with contextlib.ExitStack() as held:
+        for _ in range(connections.MOST_CONNECTIONS + 50):
+            held.enter_context(socket.create_connection(("127.0.0.1", served), timeout=WAIT))
+        assert ask(served, "/healthz").status == 200
+    log.publish(taken(sequence=2))
+    for listener in listeners:
+        until(
+            lambda listener=listener: (
+                listener.of("snapshot")[-1:] and listener.of("snapshot")[-1]["sequence"] == 2
+            ),
+            "they still hear",
+        )
+    listeners[0].close()
+    assert ask(served, "/events", "HEAD").status == 200  # needs no place
+    until(lambda: listen().status == 200, "its place is free")
 
 
 def test_a_reader_that_ignores_events_is_dropped(log, metrics, monkeypatch):
     monkeypatch.setattr(connections, "STALLED_SECONDS", 0.2)
-    monkeypatch.setattr(health, "MOST_OF_A_CLIENT", 1)
+    monkeypatch.setattr(health, "MOST_LISTENERS", 1)
     monkeypatch.setattr("worker.http.page.TURN_SECONDS", 0.001)
     monkeypatch.setattr("worker.http.page.STREAMS_SECONDS", 0.0)
     monkeypatch.setattr(
