@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ldp.terminal import echo, echo_json, printable, show
 from worker.cli.command import amount, bar, command, complain, complain_of, json_option, reach, streams_option
+from worker.cli.shown import table_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -44,9 +45,6 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
     provisional_recounted, gone (closed windows with reports, missing from the topic), and unknown (why snapshots are
     not recountable, or null).
     """  # noqa: D301
-    from worker.observe import logs
-
-    logs.silence()
     if stream is not None or len(config.streams) == 1:
         verdict = _verdict(config, config.served(stream))
         if verdict is not None and as_json:
@@ -86,14 +84,11 @@ def _code(verdicts: "Sequence[StreamVerdict | None]") -> int:
 def render(verdict: "StreamVerdict") -> "RenderableType":
     """Renders a verdict: partitions, reasons for rejection, and differences."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     windowed = bool(verdict.panes or verdict.late)
-    for heading in ("partition", "offset", "lag", "reports", "malformed", *(("late", "panes") * windowed)):
-        table.add_column(heading, justify="right", overflow="fold")
-    table.add_column("verdict")
+    headings = ("partition", "offset", "lag", "reports", "malformed", *(("late", "panes") * windowed))
+    table = table_of(*headings, "verdict", right=headings)
     for each in verdict.partitions:
         numbers = (each.offset, each.lag, each.reports, each.malformed, *((each.late, each.panes) * windowed))
         style = _STYLES.get(each.verdict, "")
@@ -110,12 +105,7 @@ _STYLES = {"equal": "green", "not recountable": "yellow", "different": "bold red
 
 
 def _reasons(verdict: "StreamVerdict") -> "Table":
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("malformed")
-    table.add_column("records", justify="right", overflow="fold")
-    table.add_column("in partition")
+    table = table_of("malformed", "records", "in partition", right=["records"])
     for reason, count in verdict.rejected.items():
         where = ", ".join(str(each.partition) for each in verdict.partitions if each.rejected.get(reason))
         table.add_row(printable(reason), f"{count:,}", where)

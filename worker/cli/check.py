@@ -32,9 +32,7 @@ def check(config: "Config", wait: float, as_json: bool) -> int:
     Checks configuration, brokers, topics, Redis and stored counts. The exit code is 1 if there is an error.
     """
     from worker.check import Level, findings
-    from worker.observe import logs
 
-    logs.silence()
     found = findings(config, wait, complain)
     if as_json:
         echo_json(in_json(found))

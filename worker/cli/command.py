@@ -42,8 +42,11 @@ def cli() -> None:
     """Count locally private Kafka reports exactly once and publish estimates."""
 
 
-def command(name: str) -> Callable[[_Command], click.Command]:
-    """Returns a decorator that adds --config, error messages and exit codes."""
+def command(name: str, *, silent: bool = True) -> Callable[[_Command], click.Command]:
+    """Returns a decorator that adds --config, error messages and exit codes.
+
+    A `silent` command reports the errors of the Kafka client itself, so the client logs nothing.
+    """
 
     def decorate(body: _Command) -> click.Command:
         @functools.wraps(body)
@@ -52,10 +55,13 @@ def command(name: str) -> Callable[[_Command], click.Command]:
             from worker.config import ConfigError, load
             from worker.kafka.client import brokers, topics
             from worker.kafka.client.errors import BrokerError, remedy
+            from worker.observe import logs
             from worker.redis.errors import ERRORS
 
             try:
                 loaded = load(config)
+                if silent:
+                    logs.silence()
                 sys.exit(body(loaded, **options))
             except ConfigError as error:
                 complain(str(error))

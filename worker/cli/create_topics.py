@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
 from ldp.terminal import echo_json, show
 from worker.cli.command import command, complain, json_option
+from worker.cli.shown import table_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -45,9 +46,7 @@ def create_topics(
     Creates each topic with the required settings. Never changes an existing topic; see check.
     """
     from worker.kafka.client import brokers, topics
-    from worker.observe import logs
 
-    logs.silence()
     with brokers.connect(config, on_waiting=complain) as admin:
         created = topics.create(
             admin, config, partitions, replication_factor or topics.BROKERS_DEFAULT, event_time
@@ -70,13 +69,9 @@ def create_topics(
 
 def render(creations: "Iterable[Creation]") -> "Table":
     """Returns the topics as a table."""
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("topic", "for", "partitions", "replicas", ""):
-        justify: Literal["left", "right"] = "right" if heading in {"partitions", "replicas"} else "left"
-        table.add_column(heading, justify=justify, overflow="fold")
+    table = table_of("topic", "for", "partitions", "replicas", "", right=["partitions", "replicas"])
     for creation in creations:
         done = Text("created", style="green") if creation.created else Text("exists")
         table.add_row(

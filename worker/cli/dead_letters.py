@@ -10,11 +10,11 @@ import click
 
 from ldp.terminal import echo_json, printable, show
 from worker.cli.command import command, complain_of, json_option, reach
+from worker.cli.shown import table_of
 from worker.observe.units import size_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
     from worker.config import Config
     from worker.kafka.dead_letters.reader import DeadLetter
@@ -37,9 +37,7 @@ def dead_letters(config: "Config", stream: str | None, last: int, value: bool, a
     bytes in base64. Above 100 records per second for one reason, the worker writes only a sample.
     """
     from worker.kafka.dead_letters.reader import newest_dead_letters
-    from worker.observe import logs
 
-    logs.silence()
     if stream is not None:
         config.served(stream)
     reach(config, config.dead_letters.topic)
@@ -63,10 +61,10 @@ def render(dead_letters: "Sequence[DeadLetter]", last: int, value: bool) -> "Ren
 
     if not dead_letters:
         return Text("no dead letters")
-    reasons = _table("reason", "dead letters")
+    reasons = table_of("reason", "dead letters", right=["dead letters"])
     for reason, message, n in _counts(dead_letters):
         reasons.add_row(Text.assemble((reason, "bold"), f": {message}"), f"{n:,}")
-    newest = _table("written at", "reason", "record", "size")
+    newest = table_of("written at", "reason", "record", "size", right=["size"])
     for dead_letter in dead_letters[:last]:
         record = Text(dead_letter.where)
         if value:
@@ -77,16 +75,6 @@ def render(dead_letters: "Sequence[DeadLetter]", last: int, value: bool) -> "Ren
         newest.add_row(dead_letter.time, Text(why), record, size_text(dead_letter.size))
     title = f"the newest {len(dead_letters):,} dead letters"
     return Group(Text(title, style="bold"), reasons, Text(), newest)
-
-
-def _table(*headings: str) -> "Table":
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in headings:
-        right = heading in ("dead letters", "size")
-        table.add_column(heading, justify="right" if right else "left", overflow="fold")
-    return table
 
 
 def in_json(dead_letters: "Sequence[DeadLetter]", last: int, value: bool) -> str:

@@ -29,9 +29,7 @@ def export(config: "Config", stream: str, mirror: Path, folder: Path) -> int:
     from worker.config import load
     from worker.counting.ports import StateLost, Unavailable
     from worker.importing import Refused
-    from worker.observe import logs
 
-    logs.silence()
     there = load(mirror)
     for each in (config, there):
         reach(each, each.served(stream).topic)

@@ -34,9 +34,7 @@ def import_(config: "Config", stream: str, files: tuple[Path, ...]) -> int:
     """
     from worker.counting.ports import StateLost, Unavailable
     from worker.importing import Refused
-    from worker.observe import logs
 
-    logs.silence()
     served = config.served(stream)
     reach(config, served.topic)
     reach(config, config.snapshots.topic)

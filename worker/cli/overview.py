@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ldp.terminal import echo, echo_json, printable, screen
 from worker.cli.command import amount, complain, complain_of, reach, read_all
-from worker.cli.shown import document, foreign, wholeness
+from worker.cli.shown import document, foreign, table_of, wholeness
 from worker.observe.units import age_text
 
 if TYPE_CHECKING:
@@ -98,15 +98,10 @@ def render(
     streams: Sequence["ldp.Stream"], newest: Mapping[str, "Snapshot"], ages: Sequence[float]
 ) -> "RenderableType":
     """Returns a table of streams: newest snapshot, age (s) and top value."""
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("stream", overflow="fold")
-    for heading in ("snapshot", "reports", "age"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("most frequent, by Base")
-    table.add_column("")
+    numbers = ("snapshot", "reports", "age")
+    table = table_of("stream", *numbers, "most frequent, by Base", "", right=numbers)
     for stream, age in zip(streams, ages, strict=True):
         if (snapshot := newest.get(stream.name)) is None:
             table.add_row(stream.name, "", "", "", "", Text("no snapshot yet", style="yellow"))

@@ -27,13 +27,11 @@ def remove(config: "Config", stream: str, yes: bool) -> int:
     from worker.config.values import NAME
     from worker.kafka.client import brokers, topics
     from worker.kafka.snapshots import removal
-    from worker.observe import logs
     from worker.redis.connecting import connect
     from worker.store import removal as stored
 
     if not re.fullmatch(NAME, stream):
         raise click.BadParameter(f"{stream!r} given; it is not a valid name of a stream", param_hint="STREAM")
-    logs.silence()
     group = config.consumer_group(stream)
     with brokers.connect(config, on_waiting=complain) as admin, connect(config.redis) as client:
         for topic in filter(None, (config.snapshots.topic, config.rows.topic)):

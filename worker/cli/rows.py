@@ -37,12 +37,10 @@ def rows(config: "Config", connect: bool) -> int:
     import orjson
 
     from worker.kafka.snapshots.rows import RowReader
-    from worker.observe import logs
 
     if connect:
         echo(settings(config.rows.topic or "ldp-rows"))
         return 0
-    logs.silence()
     if config.rows.topic is not None:
         reach(config, config.rows.topic)
     with RowReader(config, on_passed=complain_of) as reader:

@@ -14,7 +14,7 @@ _MOST_PROCESSES = 64
 _PROCESSES = "LDP_WORKER_PROCESSES"
 
 
-@command("run")
+@command("run", silent=False)
 @click.option(
     "--processes",
     type=click.IntRange(1, _MOST_PROCESSES),

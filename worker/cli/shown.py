@@ -1,4 +1,4 @@
-"""Formats of snapshots for output: tables, JSON and warnings."""
+"""Formats of output: tables, and snapshots as JSON and as warnings."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,23 @@ from worker.observe.units import age_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
     import ldp
     from ldp.snapshot import Closed, Cut, Period, Snapshot
     from worker.kafka.snapshots.reader import SnapshotReader
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+def table_of(*headings: str, right: Sequence[str] = ()) -> "Table":
+    """Returns an empty table without borders; aligns columns in `right` right."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+    return table
 
 
 def document(

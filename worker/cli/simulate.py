@@ -1,6 +1,5 @@
 """Command `simulate`: sends reports of simulated users."""
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -54,9 +53,6 @@ if TYPE_CHECKING:
     "device that was offline, or a web service.",
 )
 @click.option(
-    "--json-share", type=click.FloatRange(0, 1), default=0.0, metavar="F", help="Share of records in JSON."
-)
-@click.option(
     "--malformed-share",
     type=click.FloatRange(0, 1),
     default=0.0,
@@ -83,11 +79,6 @@ if TYPE_CHECKING:
     metavar="LENGTH",
     help="Maximum disorder of the timestamps with --hours, such as 90s.",
 )
-@click.option(
-    "--truth",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File for the drawn histogram, in JSON.",
-)
 def simulate(
     config: "Config",
     stream: str | None,
@@ -97,12 +88,10 @@ def simulate(
     users: int,
     seed: int,
     batch: int,
-    json_share: float,
     malformed_share: float,
     rate: float | None,
     hours: float | None,
     jitter: str,
-    truth: Path | None,
 ) -> int:
     """Send reports of simulated users.
 
@@ -110,19 +99,16 @@ def simulate(
     per user, in records of --batch reports.
     """
     from worker.kafka.reports import sender
-    from worker.observe import logs
     from worker.simulation.crowd import NoSuchColumnError, SimulationError
     from worker.simulation.records import records
 
-    logs.silence()
     served = config.served(stream)
-    _refuse_options(served, batch, truth)
+    _refuse_batch(served, batch)
     jitter_ms = _jitter(hours, jitter)
     try:
         crowd = _crowd(served, counts, column, label_column, users, seed)
         at = _times(config, served, users, hours, jitter_ms, seed)
-        shares = {"json_share": json_share, "malformed_share": malformed_share}
-        made = records(served.stream, crowd.values, seed=seed, batch=batch, **shares)
+        made = records(served.stream, crowd.values, seed=seed, batch=batch, malformed_share=malformed_share)
         with bar("sending", "reports") as move:
             sent = sender.send(
                 config,
@@ -140,8 +126,6 @@ def simulate(
     except KeyboardInterrupt:
         complain("interrupted: some of the reports were sent")
         return 1
-    if truth is not None:
-        truth.write_text(_truth(served, crowd, sent, seed), encoding="utf-8")
     echo(_outcome(sent))
     return 0
 
@@ -195,7 +179,7 @@ def refused(topic: "Topic", span: int) -> str | None:
     return None
 
 
-def _refuse_options(served: "Served", batch: int, truth: Path | None) -> None:
+def _refuse_batch(served: "Served", batch: int) -> None:
     from ldp import wire
     from worker.kafka.reports import sender
 
@@ -210,13 +194,6 @@ def _refuse_options(served: "Served", batch: int, truth: Path | None) -> None:
             f"{batch} given; a report has {size} bytes, and a record has at most {most} reports",
             param_hint="--batch",
         )
-    if truth is not None:
-        try:
-            truth.touch()  # fails before the first report is sent
-        except OSError as error:
-            raise click.BadParameter(
-                f"{str(truth)!r} given; {error.strerror}", param_hint="--truth"
-            ) from None
 
 
 def _crowd(served: "Served", counts: Path, column: str, label_column: str, users: int, seed: int) -> "Crowd":
@@ -226,20 +203,6 @@ def _crowd(served: "Served", counts: Path, column: str, label_column: str, users
     if len(read) > (d := served.stream.oracle.domain_size):
         raise SimulationError(f"{counts}: {len(read)} rows; the stream has {d} values")
     return draw(read, users, seed)
-
-
-def _truth(served: "Served", crowd: "Crowd", sent: "Sent", seed: int) -> str:
-    return json.dumps(
-        {
-            "stream": served.stream.name,
-            "fingerprint": served.stream.fingerprint.hex(),
-            "seed": seed,
-            "users": int(crowd.histogram.sum()),
-            "records": sent.records,
-            "malformed": sent.malformed,
-            "histogram": crowd.histogram.tolist(),
-        }
-    )
 
 
 def _outcome(sent: "Sent") -> str:

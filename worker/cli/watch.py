@@ -11,7 +11,7 @@ import click
 
 from ldp.terminal import echo_json, screen, show
 from worker.cli.command import command, complain, complain_of, reach, read_all, streams_option
-from worker.cli.shown import date, document, foreign, none_there, render, row, state
+from worker.cli.shown import date, document, foreign, none_there, render, row, state, table_of
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -77,12 +77,10 @@ def watch(
     from ldp.snapshot import NewerSchema
     from worker.cli import overview
     from worker.kafka.snapshots.reader import SnapshotReader
-    from worker.observe import logs
 
     methods = _checked_methods(methods, config.snapshots.methods)
     begin, wait = _start_ms(window, start), timeout if once else None
     printed = (methods or tuple(METHODS)) if as_json else None
-    logs.silence()
     try:
         if stream is None and len(config.streams) > 1 and window == "all" and not listed:
             return overview.follow(config, wait, printed)
@@ -210,15 +208,13 @@ def _warned(screen: "RenderableType", warning: str | None) -> "RenderableType":
 
 
 def _list(reader: "SnapshotReader", timeout: float, as_json: bool) -> int:
-    from rich.table import Table
-
     if not read_all([reader], timeout):
         return 1
     progress = reader.progress
     if as_json:
         echo_json(json.dumps([row(window, progress) for window in reader.windows]))
         return 0
-    table = Table("window", "start", "end", "", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = table_of("window", "start", "end", "")
     for window in reader.windows:
         table.add_row(window.name, date(window.start), date(window.end), state(window, progress))
     show(table if reader.windows else "no windows on the topic")

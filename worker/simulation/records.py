@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 import ldp
-from ldp import frames, wire
+from ldp import wire
 
 _CHUNK, _CHUNK_BYTES = 8192, 8 << 20
 """Maximum users, and maximum bytes of reports, perturbed at once."""
@@ -18,13 +18,12 @@ def records(
     *,
     seed: int,
     batch: int = 1,
-    json_share: float = 0.0,
     malformed_share: float = 0.0,
 ) -> Iterator[tuple[bytes, int]]:
     """Yields each record's value and number of reports (0: malformed).
 
-    `json_share` is the probability that a record is JSON, and `malformed_share` that a malformed record precedes it.
-    `seed` determines only these draws, not the reports.
+    `malformed_share` is the probability that a malformed record precedes a record. `seed` determines only these draws,
+    not the reports.
     """
     rng = np.random.default_rng([seed, 1])
     size = stream.oracle.report_bytes
@@ -34,16 +33,12 @@ def records(
         header = wire.header(stream.fingerprint)
         bodies = reports.tobytes()
         starts = range(0, len(reports), batch)
-        as_json = rng.random(len(starts)) < json_share
         spoilt = rng.random(len(starts)) < malformed_share
         for i, first in enumerate(starts):
             last = min(first + batch, len(reports))
             if spoilt[i]:
                 yield malformed(header + bodies[first * size : last * size], rng), 0
-            if as_json[i]:
-                yield frames.encode_json(stream, reports[first:last]), last - first
-            else:
-                yield header + bodies[first * size : last * size], last - first
+            yield header + bodies[first * size : last * size], last - first
 
 
 def malformed(frame: bytes, rng: np.random.Generator) -> bytes:

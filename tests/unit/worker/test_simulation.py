@@ -61,11 +61,10 @@ def test_the_draw_is_reproducible_and_fits_the_counts():
 @pytest.mark.parametrize("protocol", ORACLES)
 def test_records_of_every_protocol_are_valid(protocol):
     stream = ldp.Stream("s", ldp.oracle(protocol, epsilon="1", domain_size=50))
-    made = list(records(stream, np.full(700, 49), seed=4, batch=3, json_share=0.3, malformed_share=0.5))
+    made = list(records(stream, np.full(700, 49), seed=4, batch=3, malformed_share=0.5))
     decoded = decode([value for value, _ in made], stream)
     assert decoded.counts.tolist() == [reports for _, reports in made]
     assert decoded.counts.sum() == 700
-    assert any(value[:1] == b"{" for value, reports in made if reports)
     reasons = {decoded.reasons[i] for i, (_, reports) in enumerate(made) if not reports}
     assert reasons >= {"empty", "version", "json"}
 
