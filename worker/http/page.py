@@ -12,16 +12,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 from urllib.parse import parse_qs, unquote
 
 from ldp import __version__
 from ldp.intervals.score import Of
-from ldp.snapshot import ALL_TIME, NewerSchema, Snapshot
+from ldp.snapshot import ALL_TIME, NewerSchema
 from worker.http import documents
 from worker.http.answers import Packed
 from worker.http.files import pages
 from worker.http.streams import Streams
+from worker.kafka.snapshots.follower import Follower
 from worker.kafka.snapshots.index import IndexEntry, Key, NotRead, NotThere
 
 EVENTS = "/events"
@@ -44,22 +45,6 @@ _ASKED = {
 _JSON, _CSV = "application/json", "text/csv; charset=utf-8"
 _EPOCH = datetime.fromtimestamp(0, UTC)
 T = TypeVar("T", bound=str)
-
-
-class Snapshots(Protocol):
-    """Reader of the snapshot topic; see `worker.kafka.snapshots.follower`."""
-
-    def newest(self, stream: str) -> Mapping[Key, IndexEntry]:
-        """Returns the stream's index entries; {} until the topic is read."""
-
-    def wait(self, seconds: float) -> bool:
-        """Waits for a change; returns whether the topic has been read to its end."""
-
-    def find(self, stream: str, window: str = ..., start: int | None = ...) -> IndexEntry:
-        """Returns a snapshot's index entry; raises NotRead or NotThere."""
-
-    def read(self, stream: str, entry: IndexEntry) -> Snapshot:
-        """Returns an index entry's snapshot; raises NotRead or NewerSchema."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +80,7 @@ class Page:
     def __init__(
         self,
         streams: Streams,
-        snapshots: Snapshots,
+        snapshots: Follower,
         names: Iterable[str],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

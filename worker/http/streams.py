@@ -5,12 +5,13 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from ldp.oracles.explicit import ExplicitChannel
 from worker.config import Config, Served
+from worker.kafka.snapshots.follower import Follower
 from worker.kafka.snapshots.index import IndexEntry, Key
 
 RATE_SECONDS = 10.0
@@ -25,13 +26,6 @@ _READ_METRICS = {
     "ldp_worker_partition_owned",
 }
 Facts = Mapping[str, object]
-
-
-class Snapshots(Protocol):
-    """Index of the snapshot topic; see `worker.kafka.snapshots.follower`."""
-
-    def newest(self, stream: str) -> Mapping[Key, IndexEntry]:
-        """Returns the stream's index entries; {} until the topic is read."""
 
 
 @dataclass
@@ -53,7 +47,7 @@ class Streams:
         config: Config,
         registry: CollectorRegistry,
         ready: Callable[[], tuple[bool, Facts]],
-        snapshots: Snapshots,
+        snapshots: Follower,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config, self._registry, self._ready = config, registry, ready
