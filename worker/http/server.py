@@ -53,18 +53,23 @@ T = TypeVar("T")
 
 
 class HttpServer:
-    """HTTP server on its own threads; raises OSError if it cannot listen."""
+    """HTTP server on its own threads; raises OSError if it cannot listen.
+
+    If `healthy` returns False, a supervisor should restart the process.
+    """
 
     def __init__(
         self,
         host: str,
         port: int,
         registry: CollectorRegistry,
-        probes: Mapping[str, Probe],
-        page: Page | None,
-        names: frozenset[str],
+        healthy: Probe,
+        ready: Probe,
+        page: Page | None = None,
+        names: frozenset[str] = frozenset(),
     ) -> None:
-        self._registry, self._probes, self._page = registry, probes, page
+        self._registry, self._page = registry, page
+        self._probes = probes = {"/healthz": healthy, "/readyz": ready}
         self._probe_pool = ThreadPoolExecutor(4, thread_name_prefix="probe")
         self._page_pool = ThreadPoolExecutor(8, thread_name_prefix="page")
         self._event_pool = ThreadPoolExecutor(2, thread_name_prefix="events")
@@ -304,37 +309,20 @@ def _takes_gzip(accepted: str) -> bool:
     return False
 
 
-def serve(
-    host: str,
-    port: int,
-    registry: CollectorRegistry,
-    healthy: Probe,
-    ready: Probe,
-    page: Page | None = None,
-    names: frozenset[str] = frozenset(),
-) -> HttpServer:
-    """Starts a server that runs until `shutdown`.
-
-    If `healthy` returns False, a supervisor should restart the process. Raises OSError if the server cannot listen.
-    """
-    return HttpServer(host, port, registry, {"/healthz": healthy, "/readyz": ready}, page, names)
-
-
-def page_of(config: Config, registry: CollectorRegistry, ready: Probe, on_passed: OnPassed) -> Page:
-    """Returns a page that reads the snapshot topic after the first request."""
-    follower = Follower(config, on_passed=on_passed)
-    streams = Streams(config, registry, ready, follower)
-    return Page(streams, follower, [served.stream.name for served in config.streams])
-
-
 def listen(
     config: Config, registry: CollectorRegistry, healthy: Probe, ready: Probe, on_passed: OnPassed
 ) -> HttpServer:
-    """Starts the configured server; raises ConfigError if it cannot listen."""
-    http = config.http
+    """Starts the configured server; raises ConfigError if it cannot listen.
+
+    The page reads the snapshot topic after the first request.
+    """
+    http, page = config.http, None
+    if http.page:
+        follower = Follower(config, on_passed=on_passed)
+        streams = Streams(config, registry, ready, follower)
+        page = Page(streams, follower, [served.stream.name for served in config.streams])
     try:
-        page = page_of(config, registry, ready, on_passed) if http.page else None
-        return serve(
+        return HttpServer(
             http.host, http.port, registry, healthy, ready, page, frozenset({http.host, *http.names})
         )
     except OSError as error:

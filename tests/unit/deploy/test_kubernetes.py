@@ -273,7 +273,7 @@ def test_no_secret_is_in_a_manifest() -> None:
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_probes_use_endpoints_of_the_worker(overlay: str) -> None:
-    health = server.serve(
+    health = server.HttpServer(
         "127.0.0.1",
         0,
         CollectorRegistry(),
@@ -512,7 +512,7 @@ def test_prometheus_scrapes_the_job_of_the_alerts() -> None:
     assert labels[monitor["jobLabel"]] == prometheus.JOB
     (endpoint,) = monitor["podMetricsEndpoints"]
     assert endpoint["port"] == worker("production")["ports"][0]["name"]
-    health = server.serve("127.0.0.1", 0, CollectorRegistry(), lambda: (True, {}), lambda: (True, {}))
+    health = server.HttpServer("127.0.0.1", 0, CollectorRegistry(), lambda: (True, {}), lambda: (True, {}))
     try:
         with urllib.request.urlopen(
             f"http://127.0.0.1:{health.server_port}{endpoint['path']}", timeout=10

@@ -31,7 +31,7 @@ CONFIG = parse('[[streams]]\nname = "s"\ntopic = "t"\nprotocol = "grr"\nepsilon 
 def server():
     metrics = Metrics()
     metrics.reports.labels("emoji").inc(7)
-    server = health.serve(
+    server = health.HttpServer(
         "127.0.0.1",
         0,
         metrics.registry,
@@ -71,7 +71,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
 from worker.http import server as health
 from worker.observe.metrics import Metrics
 ok = lambda: (True, {})
-print(health.serve("127.0.0.1", 0, Metrics().registry, ok, ok).server_port, flush=True)
+print(health.HttpServer("127.0.0.1", 0, Metrics().registry, ok, ok).server_port, flush=True)
 sys.stdin.read()
 """
 

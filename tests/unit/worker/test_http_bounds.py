@@ -37,7 +37,7 @@ there = SimpleNamespace(identity=taken.identity)
 snapshots = SimpleNamespace(find=lambda *a: there, read=lambda *a: taken, newest=lambda s: {}, wait=lambda s: True)
 page = Page(SimpleNamespace(document=list), snapshots, ["s"])
 ok = lambda: (True, {})
-print(server.serve("127.0.0.1", 0, Metrics().registry, ok, ok, page).server_port, flush=True)
+print(server.HttpServer("127.0.0.1", 0, Metrics().registry, ok, ok, page).server_port, flush=True)
 sys.stdin.read()
 """
 """A worker's server with a snapshot of ten megabytes."""
@@ -181,7 +181,9 @@ def served_whole(monkeypatch):
         wait=lambda _: True,
     )
     page = Page(SimpleNamespace(document=list), snapshots, ["s"])
-    running = server.serve("127.0.0.1", 0, Metrics().registry, lambda: (True, {}), lambda: (True, {}), page)
+    running = server.HttpServer(
+        "127.0.0.1", 0, Metrics().registry, lambda: (True, {}), lambda: (True, {}), page
+    )
     yield running.server_port, made
     running.shutdown()
 

@@ -199,7 +199,7 @@ def paged(log, metrics, idle=300.0, kind=Patient):
 def serving(log, metrics, idle=300.0, kind=Patient):
     """A served page: its port, and its follower of the topic."""
     with paged(log, metrics, idle, kind) as (page, follower):
-        server = health.serve("127.0.0.1", 0, metrics.registry, lambda: (True, {}), ready, page)
+        server = health.HttpServer("127.0.0.1", 0, metrics.registry, lambda: (True, {}), ready, page)
         try:
             yield server.server_port, follower
         finally:
@@ -955,7 +955,7 @@ def test_host_and_origin_must_match(log, metrics, headers, allowed):
     with paged(log, metrics) as (page, _):
         ok = lambda: (True, {})  # noqa: E731
         names = frozenset({"ldp.example.org"})
-        server = health.serve("127.0.0.1", 0, metrics.registry, ok, ok, page, names)
+        server = health.HttpServer("127.0.0.1", 0, metrics.registry, ok, ok, page, names)
         try:
             for path in ("/", "/streams", "/events", "/streams/s/excerpt"):
                 status = ask(server.server_port, path, "HEAD", **headers).status
