@@ -18,7 +18,6 @@ import argparse
 import signal
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -65,8 +64,6 @@ _OF_ROWS = ("22", "23", "54", "P0")
 """SQLSTATE classes of errors that come from a row's contents: data, constraints, limits, triggers."""
 _AGAIN_SECONDS = 1.0
 """Pause between two reads of the topic."""
-_OPEN_SECONDS = 60.0
-"""Age of an open transaction at which the sink prints that it waits: twice the usual `transaction.timeout.ms`."""
 
 
 class RefusedError(RuntimeError):
@@ -171,10 +168,7 @@ def follow(config: Config, database: str, stopping: threading.Event, once: bool)
     """Copies rows until `stopping` is set, or once up to the current end."""
     topic = config.rows.topic or ""
     with RowReader(config, on_passed=_complain) as reader:
-        table, waiting = (
-            Table(database, topic),
-            _OpenTransactionWarning(topic, 0.0 if once else _OPEN_SECONDS),
-        )
+        table = Table(database, topic)
         reader.offset = max(reader.offset, table.offset)
         while not stopping.is_set():
             rows = reader.read()
@@ -183,30 +177,9 @@ def follow(config: Config, database: str, stopping: threading.Event, once: bool)
                 print(f"{applied.written} rows of {topic} up to offset {reader.offset}", flush=True)
                 for reason, count in (reader.skipped + applied.skipped).most_common():
                     _complain(f"skipped {count}: {reason}")
-            waiting.update(reader.open_since(), time.monotonic())
             if once:
                 return
             stopping.wait(_AGAIN_SECONDS)
-
-
-class _OpenTransactionWarning:
-    """Prints one warning for each transaction that holds rows back for long."""
-
-    def __init__(self, topic: str, seconds: float) -> None:
-        self._topic, self._seconds = topic, seconds
-        self._at: int | None = None
-        self._due: float | None = None
-
-    def update(self, at: int | None, now: float) -> None:
-        """Warns if a transaction is open for long; ``at``: its offset, or None."""
-        if at != self._at:
-            self._at, self._due = at, None if at is None else now + self._seconds
-        if self._due is not None and now >= self._due:
-            _complain(
-                f"topic {self._topic}: a transaction is open since offset {at}; the sink writes no later row until it"
-                " ends. The brokers abort it at the age of its producer's transaction.timeout.ms"
-            )
-            self._due = None
 
 
 def _complain(what: object) -> None:

@@ -11,13 +11,12 @@ The formulas are in `deploy/sizing/formulas.py`.
 import argparse
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from rich.filesize import decimal
 
 import ldp
-from deploy.sizing.formulas import BATCH_BYTES, DAY, HELD, Load, width
+from deploy.sizing.formulas import BATCH_BYTES, DAY, Load, width
 from ldp import wire
 from worker import config as configuration
 from worker.config.rows import row_cost
@@ -112,8 +111,8 @@ def configured(path: Path, rate: float, partitions: int) -> Iterator[Load]:
 
 
 PAPER = tuple(ldp.oracle(name, "1", 10**6) for name in ("pgr", "hadamard", "olh", "subset"))
-REPORTS, PARTITIONS, FEW, WORKERS, PEAK = 10**9, 1_000, 32, 8, 3
-"""Reports per day; many partitions, and few; workers; ratio of the peak rate to the mean."""
+REPORTS, PARTITIONS, FEW, PEAK = 10**9, 1_000, 32, 3
+"""Reports per day; many partitions, and few; ratio of the peak rate to the mean."""
 RATE = REPORTS / DAY
 EVERY = 60.0
 """Seconds between two commits of such large states."""
@@ -147,12 +146,6 @@ STORING: tuple[Row, ...] = (
     ("CPU to estimate and publish", lambda _, load: f"{load.estimate_seconds:.2g} s"),
 )
 """Rows that depend on the number of partitions."""
-SUMMED: tuple[Row, ...] = (
-    ("Redis out, per snapshot", lambda _, load: size_text(WORKERS * HELD * load.oracle.state_size)),
-    ("publisher's memory", lambda _, load: size_text(replace(load, partitions=WORKERS).publisher_bytes)),
-    ("CPU to read and sum", lambda _, load: f"{replace(load, partitions=WORKERS).cut_seconds:.2g} s"),
-)
-"""Rows if each worker stored one sum of its partitions."""
 
 
 def paper() -> Iterator[str]:
@@ -162,7 +155,6 @@ def paper() -> Iterator[str]:
     parts = (
         ("", COUNTING, PARTITIONS),
         (f"P = {PARTITIONS:,}: ", STORING, PARTITIONS),
-        (f"P = {PARTITIONS:,}, {WORKERS} sums: ", SUMMED, PARTITIONS),
         (f"P = {FEW}: ", STORING[2:-1], FEW),
     )
     for where, rows, partitions in parts:

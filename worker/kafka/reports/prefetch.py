@@ -8,22 +8,14 @@ from collections import deque
 from collections.abc import Collection
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from typing import Protocol
 
-from worker.kafka.decoding.records import Arena, Chunk
-
-
-class Source(Protocol):
-    """A source of chunks, such as `worker.kafka.decoding.records.Reader`."""
-
-    def read(self, arena: Arena) -> Chunk | None:
-        """Returns the next chunk, decoded into the arena; None at the end."""
+from worker.kafka.decoding.records import Arena, Chunk, Reader
 
 
 @dataclass(eq=False)
 class _Pending:
     partition: int
-    source: Source
+    reader: Reader
     size: int
 
 
@@ -51,9 +43,9 @@ class Prefetch:
         """Returns whether a fetch of a partition waits."""
         return any(pending.partition == partition for pending in self._pending)
 
-    def add(self, partition: int, source: Source, size: int) -> None:
+    def add(self, partition: int, reader: Reader, size: int) -> None:
         """Adds a fetch, and charges `size` bytes to the budget."""
-        self._pending.append(_Pending(partition, source, size))
+        self._pending.append(_Pending(partition, reader, size))
         self._size += size
         self._start_decoding()
 
@@ -87,7 +79,7 @@ class Prefetch:
     def _start_decoding(self) -> None:
         if self._ahead is None and self._pending:
             pending = self._pending[0]
-            self._ahead = pending, self._executor.submit(pending.source.read, self._arenas[0])
+            self._ahead = pending, self._executor.submit(pending.reader.read, self._arenas[0])
 
     def _remove(self, pending: _Pending) -> None:
         if pending in self._pending:

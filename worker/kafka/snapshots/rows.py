@@ -61,7 +61,8 @@ class RowReader:
         It ends at the last stable offset, so it returns complete snapshots. Raises `KafkaError`: the brokers
         do not answer. Raises `TopicError`: the topic ends before `offset`.
         """
-        tp, end = TopicPartition(self._topic, PARTITION), self._end(stable=True)
+        tp = TopicPartition(self._topic, PARTITION)
+        _, end = bounds(self._admin, self._topic, [PARTITION], stable=True)[PARTITION]
         if end < self.offset:
             raise TopicError(
                 f"topic {self._topic!r} ends at offset {end}, but was read up to {self.offset} before: it was"
@@ -82,14 +83,3 @@ class RowReader:
                 self.skipped[str(error) if is_known else _OTHERS] += 1
         self.offset = max(self.offset, end)
         return newest
-
-    def open_since(self) -> int | None:
-        """Returns the offset at which an open transaction blocks reads, or None.
-
-        Raises `KafkaError`: the brokers do not answer.
-        """
-        stable = self._end(stable=True)
-        return stable if stable < self._end(stable=False) else None
-
-    def _end(self, *, stable: bool) -> int:
-        return bounds(self._admin, self._topic, [PARTITION], stable=stable)[PARTITION][1]
