@@ -4,7 +4,6 @@ Only `kafka.look` and `redis.look` connect. The `assess_...` functions need no c
 """
 
 import os
-import time
 from collections.abc import Callable
 
 from worker.check import kafka, machine, redis
@@ -14,22 +13,18 @@ from worker.config import Config
 __all__ = ["Finding", "Level", "findings"]
 
 
-def findings(
-    config: Config, wait_seconds: float = 0.0, on_waiting: Callable[[str], object] = lambda _: None
-) -> list[Finding]:
+def findings(config: Config, on_waiting: Callable[[str], object] = lambda _: None) -> list[Finding]:
     """Returns all findings, from the configuration to the stored counts.
 
-    Waits up to `wait_seconds` for Kafka and Redis. Calls `on_waiting` with a message if no broker accepts the client
-    within a second.
+    Calls `on_waiting` with a message if no broker accepts the client within a second.
     """
-    deadline = time.monotonic() + wait_seconds
     here = [
         Finding(Level.OK, "configuration", _summary(config)),
         *assess_streams(config),
         machine.assess_cache(os.environ.get("NUMBA_CACHE_DIR"), machine.cache_folder()),
     ]
-    in_kafka, cluster, heads = kafka.look(config, wait_seconds, on_waiting)
-    return [*here, *in_kafka, *redis.look(config, deadline, cluster, heads)]
+    in_kafka, cluster, heads = kafka.look(config, on_waiting)
+    return [*here, *in_kafka, *redis.look(config, cluster, heads)]
 
 
 def assess_streams(config: Config) -> list[Finding]:

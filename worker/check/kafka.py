@@ -25,13 +25,13 @@ from worker.observe.units import age_text
 
 
 def look(
-    config: Config, wait_seconds: float, on_waiting: Callable[[str], object]
+    config: Config, on_waiting: Callable[[str], object]
 ) -> tuple[list[Finding], Cluster | None, dict[str, Head]]:
     """Returns (findings, cluster or None if unreachable, heads by stream)."""
     findings = list[Finding]()
     there, heads = None, dict[str, Head]()
     try:
-        with cluster.connect(config, wait_seconds, on_waiting) as admin:
+        with cluster.connect(config, on_waiting) as admin:
             found = cluster.describe_brokers(admin)
             findings.append(assess_brokers(found))
             findings += assess_abilities(found)

@@ -1,6 +1,5 @@
 """Checks of Redis: server, memory, and the metadata of partitions."""
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -13,14 +12,12 @@ from redis.sentinel import SentinelConnectionPool
 from worker.check.counts import assess_counts
 from worker.check.finding import Finding, Level, present
 from worker.config import Config, Served
-from worker.config import Redis as RedisTable
 from worker.counting import layout
 from worker.counting.head import Head
 from worker.counting.ports import StateLost
 from worker.kafka.admin.cluster import Cluster
 from worker.kafka.client.topics import Topic
 from worker.observe.units import size_text
-from worker.redis.advice import START, remedy
 from worker.redis.connecting import Client, connect, servers
 from worker.redis.errors import ERRORS
 from worker.redis.reaching import Unreachable
@@ -33,14 +30,13 @@ _KEYS = 4096  # Bytes of a partition's keys and metadata
 _PANE = 512  # Bytes of a pane's key and metadata
 
 
-def look(
-    config: Config, deadline: float, cluster: Cluster | None, heads: Mapping[str, Head]
-) -> list[Finding]:
-    """Returns findings on Redis and the counts; retries until `deadline`."""
+def look(config: Config, cluster: Cluster | None, heads: Mapping[str, Head]) -> list[Finding]:
+    """Returns findings on Redis and the counts."""
     findings: list[Finding] = []
     try:
         key = layout.meta_key(config.streams[0].stream.name, 0)
-        with closing(_connect_until(config.redis, key, deadline)) as client:
+        with closing(connect(config.redis)) as client:
+            _probe(client, key)
             infos, limit = [], None
             for node, server in servers(client):
                 info = _info(server)
@@ -59,21 +55,6 @@ def look(
         why = Unreachable(error, config.redis)
         findings.append(Finding(Level.ERROR, "redis", str(why), why.remedy))
     return findings
-
-
-def _connect_until(table: RedisTable, key: str, deadline: float) -> Client:
-    while True:
-        client = None
-        try:
-            client = connect(table)
-            _probe(client, key)
-            return client
-        except ERRORS as error:  # includes BusyLoadingError
-            if client is not None:
-                client.close()
-            if time.monotonic() >= deadline or remedy(error, table.address) != START:
-                raise
-            time.sleep(0.2)
 
 
 def _probe(client: Client, key: str) -> None:

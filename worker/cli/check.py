@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-import click
-
 from ldp.terminal import echo_json, piped, printable, show
 from worker.cli.command import command, complain, json_option
 
@@ -18,22 +16,15 @@ if TYPE_CHECKING:
 
 
 @command("check")
-@click.option(
-    "--wait",
-    type=click.FloatRange(min=0),
-    default=0.0,
-    metavar="SECONDS",
-    help="Retry for this time until the brokers and Redis answer.",
-)
 @json_option
-def check(config: "Config", wait: float, as_json: bool) -> int:
+def check(config: "Config", as_json: bool) -> int:
     """Validate the configuration, Kafka and Redis.
 
     Checks configuration, brokers, topics, Redis and stored counts. The exit code is 1 if there is an error.
     """
     from worker.check import Level, findings
 
-    found = findings(config, wait, complain)
+    found = findings(config, complain)
     if as_json:
         echo_json(in_json(found))
     else:

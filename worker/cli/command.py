@@ -118,7 +118,7 @@ def reach(config: "Config", topic: str) -> None:
     """Raises unless the brokers respond and have the topic."""
     from worker.kafka.client import brokers, topics
 
-    with brokers.connect(config, on_waiting=complain) as admin:
+    with brokers.connect(config, complain) as admin:
         topics.require(admin, topic)
 
 

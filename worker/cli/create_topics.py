@@ -47,7 +47,7 @@ def create_topics(
     """
     from worker.kafka.client import brokers, topics
 
-    with brokers.connect(config, on_waiting=complain) as admin:
+    with brokers.connect(config, complain) as admin:
         created = topics.create(
             admin, config, partitions, replication_factor or topics.BROKERS_DEFAULT, event_time
         )

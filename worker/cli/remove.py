@@ -33,7 +33,7 @@ def remove(config: "Config", stream: str, yes: bool) -> int:
     if not re.fullmatch(NAME, stream):
         raise click.BadParameter(f"{stream!r} given; it is not a valid name of a stream", param_hint="STREAM")
     group = config.consumer_group(stream)
-    with brokers.connect(config, on_waiting=complain) as admin, connect(config.redis) as client:
+    with brokers.connect(config, complain) as admin, connect(config.redis) as client:
         for topic in filter(None, (config.snapshots.topic, config.rows.topic)):
             topics.require(admin, topic)
         keys, members = stored.keys_of(client, stream), removal.members(admin, group)

@@ -153,7 +153,7 @@ def _times(
     from worker.simulation.crowd import SimulationError
     from worker.simulation.times import spread
 
-    with brokers.connect(config, on_waiting=complain) as admin:
+    with brokers.connect(config, complain) as admin:
         topics.require(admin, served.topic)
         topic = topics.describe(admin, [served.topic])[served.topic]
     span = round(hours * topics.HOUR_MS)

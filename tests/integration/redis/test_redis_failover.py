@@ -177,9 +177,7 @@ def assert_said(folder, url, reason, advice, **store):
     (folder / "worker.toml").write_text(f"[redis]\n{text}{stream}")
     loaded = config.load(folder / "worker.toml", {})
     began = time.monotonic()
-    found, *_ = (
-        each for each in check.redis.look(loaded, began, None, {}) if each.level is check.Level.ERROR
-    )
+    found, *_ = (each for each in check.redis.look(loaded, None, {}) if each.level is check.Level.ERROR)
     assert reason in found.text
     assert advice in found.hint
     assert time.monotonic() - began < 30

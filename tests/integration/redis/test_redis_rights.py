@@ -280,7 +280,7 @@ def test_check_names_missing_rights_of_redis(admin, server, tmp_path):
     )
     toml = tmp_path / "worker.toml"
     toml.write_text(f'[redis]\nurl = "{url}"\npassword = "{PASSWORD}"\n{stream}')
-    found, *_ = check.redis.look(config.load(toml, {}), 0.0, None, {})
+    found, *_ = check.redis.look(config.load(toml, {}), None, {})
     assert "NoPermissionError" in found.text
     assert {rule for rule in RULES if rule not in found.hint.replace(";", "").split()} == set()
 

@@ -159,10 +159,6 @@ def test_watch_refuses_a_method_that_one_value_does_not_have(run):
 def test_silent_brokers_are_named_while_waiting_and_after(run, tmp_path, monkeypatch, closed, command):
     monkeypatch.setattr(brokers, "_NOTICE_SECONDS", 1.0)
     monkeypatch.setattr(brokers, "TIMEOUT_SECONDS", 3.0)
-    connect = brokers.connect
-    monkeypatch.setattr(
-        brokers, "connect", lambda config, _=3.0, on_waiting=None: connect(config, 3.0, on_waiting)
-    )
     counts = tmp_path / "c.csv"
     counts.write_text("n\n1\n", encoding="utf-8")
     options = {"simulate": ("--counts", str(counts), "--column", "n", "--users", "5")}
@@ -181,12 +177,13 @@ def test_silent_brokers_are_named_while_waiting_and_after(run, tmp_path, monkeyp
 
 @pytest.mark.slow
 @leaves_sockets
-def test_waiting_for_brokers_restores_the_log_of_the_client(closed):
+def test_waiting_for_brokers_restores_the_log_of_the_client(monkeypatch, closed):
+    monkeypatch.setattr(brokers, "TIMEOUT_SECONDS", 0.3)
     config = parse(f'[kafka]\nbootstrap_servers = ["{closed}"]\n{GOOD}')
     logger = logging.getLogger("kafka.net.manager")
     before = (logger.level, logger.propagate, list(logger.handlers))
     with pytest.raises(brokers.Unreachable, match=f"no answer from {closed} in 0.3 s"):
-        brokers.connect(config, 0.3)
+        brokers.connect(config)
     assert (logger.level, logger.propagate, list(logger.handlers)) == before
 
 

@@ -51,15 +51,13 @@ class Cluster:
 
 
 @contextmanager
-def connect(
-    config: Config, wait_seconds: float, on_waiting: Callable[[str], object]
-) -> Iterator[KafkaAdminClient]:
+def connect(config: Config, on_waiting: Callable[[str], object]) -> Iterator[KafkaAdminClient]:
     """Context manager that connects an admin client; see `brokers.connect`.
 
     Raises `brokers.Unreachable`: no broker accepted the client, or a request in the context failed.
     """
     try:
-        with brokers.connect(config, max(brokers.TIMEOUT_SECONDS, wait_seconds), on_waiting) as admin:
+        with brokers.connect(config, on_waiting) as admin:
             yield admin
     except (kafka.errors.KafkaError, OSError) as error:
         raise brokers.Unreachable(str(error), remedy(error)) from error

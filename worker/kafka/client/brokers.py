@@ -13,7 +13,7 @@ from worker.config import Config
 from worker.kafka.client import quirks
 from worker.kafka.client.errors import START, remedy
 
-TIMEOUT_SECONDS = 10.0  # Default wait for the brokers
+TIMEOUT_SECONDS = 10.0  # Longest wait for the brokers
 
 _NOTICE_SECONDS = 1.0
 
@@ -26,21 +26,17 @@ class Unreachable(RuntimeError):  # noqa: N818  # the name describes the outcome
         self.advice = advice
 
 
-def connect(
-    config: Config,
-    wait_seconds: float = TIMEOUT_SECONDS,
-    on_waiting: Callable[[str], object] = lambda _: None,
-) -> KafkaAdminClient:
+def connect(config: Config, on_waiting: Callable[[str], object] = lambda _: None) -> KafkaAdminClient:
     """Connects an admin client.
 
-    Raises `Unreachable`: no broker accepted the client within `wait_seconds` plus the time of one TLS handshake.
+    Raises `Unreachable`: no broker accepted the client within `TIMEOUT_SECONDS` plus the time of one TLS handshake.
     """
     quirks.mend_connections()
     names = ", ".join(config.kafka.bootstrap_servers)
     with _quiet(), listening() as reason:
         notice = threading.Timer(
             _NOTICE_SECONDS,
-            lambda: on_waiting(f"{reason.outcome} {names} yet{reason}; trying for {wait_seconds:g} s"),
+            lambda: on_waiting(f"{reason.outcome} {names} yet{reason}; trying for {TIMEOUT_SECONDS:g} s"),
         )
         notice.daemon = True
         notice.start()
@@ -48,10 +44,10 @@ def connect(
             return KafkaAdminClient(
                 **config.kafka.client(),
                 client_id="ldp-worker-admin",
-                bootstrap_timeout_ms=int(1000 * wait_seconds),
+                bootstrap_timeout_ms=int(1000 * TIMEOUT_SECONDS),
             )
         except KafkaTimeoutError:
-            text = f"{reason.outcome} {names} in {wait_seconds:g} s{reason}"
+            text = f"{reason.outcome} {names} in {TIMEOUT_SECONDS:g} s{reason}"
             raise Unreachable(text, reason.advice) from None
         finally:
             notice.cancel()
