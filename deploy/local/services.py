@@ -1,10 +1,9 @@
 """Starts a real Kafka and Redis on this machine, without containers.
 
-    python deploy/local/services.py                 start both, print their addresses, stop on Ctrl-C
-    python deploy/local/services.py -- COMMAND ...  run COMMAND with LDP_TEST_KAFKA and LDP_TEST_REDIS set, then stop
-    with Services.start() as services: ...          the same from Python (tests, demo)
+    python deploy/local/services.py         start both, print their addresses, stop on Ctrl-C
+    with Services.start() as services: ...  the same from Python (tests, demo)
 
-The first form uses ports 9092 and 6379 if they are free; the other forms use any free ports. Both services listen on
+The first form uses ports 9092 and 6379 if they are free; the other form uses any free ports. Both services listen on
 127.0.0.1 and keep their data in a temporary folder. They end with this process, even after SIGKILL. When the pipe from
 this process closes, a shell (`_GUARD`) kills both services and removes the folder.
 
@@ -16,7 +15,6 @@ of the project, so it runs before there is a virtual environment: that is why it
 
 from __future__ import annotations
 
-import argparse
 import base64
 import contextlib
 import fcntl
@@ -203,10 +201,6 @@ class Services:
             services.stop()
             raise
         return services
-
-    def environment(self) -> dict[str, str]:
-        """Returns the variables that point the tests to these services."""
-        return {"LDP_TEST_KAFKA": self.kafka.address, "LDP_TEST_REDIS": self.redis.address}
 
     def stop(self) -> None:
         """Kills both services and removes their data; may be called twice."""
@@ -527,17 +521,6 @@ def _stay(services: Services) -> None:
         time.sleep(0.5)
 
 
-def _command(services: Services, command: list[str]) -> int:
-    """Runs a command; returns its exit code, or 128 + its signal."""
-    with subprocess.Popen(command, env=os.environ | services.environment()) as child:
-        # The terminal sends Ctrl-C to the command, too. Other signals are forwarded, so the command exits first.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda number, _frame: child.send_signal(number))
-        code = child.wait()
-    return code if code >= 0 else 128 - code
-
-
 class _Stopped(BaseException):
     """A signal stops the program."""
 
@@ -548,33 +531,18 @@ def _on_signal(number: int, _frame: FrameType | None) -> NoReturn:
     raise _Stopped(number)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs the command line; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog=Path(sys.argv[0]).name,
-        description=__doc__.partition("\n\n")[0],
-        epilog="Without COMMAND, both run until Ctrl-C.",
-    )
-    parser.add_argument(
-        "command", nargs="*", metavar="COMMAND", help="run with LDP_TEST_KAFKA and LDP_TEST_REDIS set"
-    )
-    command: list[str] = parser.parse_args(arguments).command
-    if command and shutil.which(command[0]) is None:
-        parser.error(f"{command[0]}: no such command")
+def main() -> int:
+    """Runs both services until a signal; returns the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _on_signal)
     try:
-        # Progress goes to stderr, because stdout belongs to the command.
-        say = partial(print, file=sys.stderr, flush=True)
-        with Services.start(say, usual=not command) as services:
-            if command:
-                return _command(services, command)
+        with Services.start(partial(print, file=sys.stderr, flush=True), usual=True) as services:
             print_addresses(services)
             _stay(services)
-    except _Stopped as stopped:
-        return 128 + stopped.args[0] if command else 0
+    except _Stopped:
+        return 0
     except UnavailableError as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
+        print(error, file=sys.stderr)
         return 1
     return 0
 

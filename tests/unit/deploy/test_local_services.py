@@ -62,18 +62,6 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # --- ending -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.integration
-def test_the_script_runs_a_command_with_its_variables_and_returns_its_exit_code() -> None:
-    body = 'echo "$LDP_TEST_KAFKA $LDP_TEST_REDIS"; exit 7'
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--", "sh", "-c", body], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 7, done.stderr
-    kafka, url = done.stdout.split()
-    assert not services.kafka_answers(int(kafka.rpartition(":")[2]))
-    assert not services.redis_answers(int(url.rpartition(":")[2].partition("/")[0]))
-
-
 @pytest.mark.long
 @pytest.mark.integration
 def test_the_script_uses_the_documented_ports_or_prints_the_variables(monkeypatch) -> None:
