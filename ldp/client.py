@@ -1,17 +1,7 @@
 """Client for devices: randomizes a value and encodes it as a frame.
 
-This module needs only the standard library. docs/reference/wire-format.md defines the frames for other languages.
-
-A client, in any language, must not:
-
-- compare floats: a float threshold makes some report impossible for some value, or more likely than e^ε allows;
-- draw coins from any source except the system's CSPRNG, for example from the seed that it reports for OLH;
-- reveal the true value by the order of a report's parts, or by the time that the report takes;
-- report a value again without counting its ε again: k reports spend k·ε (`Client` counts them with a store). To retry,
-  send the same bytes;
-- store values until it is online: store their frames instead, and pack these later (`Client.pack`);
-- skip the report for some values: silence reveals them. A domain needs a value for "none of these";
-- send the value with the report, in a log, a record's key, or an error.
+This module needs only the standard library. docs/reference/wire-format.md defines the frames for other languages, and
+lists what a client must not do.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A float threshold breaks the guarantee of ε: its rounding makes some outputs im
 than e^ε allows. Here a rational E ≤ e^ε replaces e^ε, so every probability is rational. A coin compares uniformly
 random digits with the digits of its probability.
 
-`ldp.client` lists rules for clients in other languages. The functions for one value need only the standard library. The
+docs/reference/wire-format.md lists rules for clients. The functions for one value need only the standard library. The
 functions for arrays import numpy.
 """
 

@@ -1,17 +1,7 @@
 """Mergeable counts of a stream, and their file format.
 
 Counts are linear in the reports, so states of disjoint sets of reports can be added. Workers, ``ldp aggregate``, Spark
-and Beam can count reports. A state file contains:
-
-    bytes     content
-    8         the magic ``LDPSTATE``
-    1         the version, 0x01
-    4         h, the length of the header, unsigned and little-endian
-    h         the header: an object in canonical JSON; docs/reference/state-files.md defines its keys
-    w·m       the m counters of the protocol's state, unsigned and little-endian, where w is ``width`` in the header
-    32        SHA-256 of all preceding bytes
-
-The width is the smallest of 1, 2, 4 and 8 bytes that holds every counter, so that equal states have equal files.
+and Beam can count reports. docs/reference/state-files.md defines the file format. Equal states have equal files.
 """
 
 from __future__ import annotations

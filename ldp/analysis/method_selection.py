@@ -27,7 +27,7 @@ collections, because means of many collections would hide how much the real popu
 For fewer than `MANY` sets, a mean only counts if it is at least `RESOLUTION` times Base's error, because lower errors
 depend on rare collections. A choice is not clear if its loss exceeds `MOST_LOSS` in any population.
 
-`ldp reproduce --figure choice` measures the quality of the selection; docs/guides/choose-a-method.md has the numbers.
+docs/guides/choose-a-method.md has the measured quality of the selection.
 """
 
 from __future__ import annotations

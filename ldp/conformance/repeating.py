@@ -44,7 +44,7 @@ def repeated(oracle: Oracle, value: int, first: Reports, second: Reports) -> Ite
     if isinstance(oracle, RatedResponse):
         oracle, first, second = _at_one_rate(oracle, first, second)
     chance = collision(oracle)
-    rows = [_rows(oracle, reports) for reports in (first, second)]
+    rows = [plain(reports) for reports in (first, second)]
     same = int((rows[0] == rows[1]).sum())
     yield Rate(value, "reports repeated in a second run", same, first.size, chance)
     for row in rows:
@@ -70,5 +70,6 @@ def _log_choose(n: int, k: int) -> float:
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
-def _rows(oracle: Oracle, reports: Reports) -> npt.NDArray[np.void]:
-    return np.ascontiguousarray(reports).view(f"V{oracle.report_bytes}")
+def plain(reports: Reports) -> Reports:
+    """Returns reports as bytes, which can be compared."""
+    return np.ascontiguousarray(reports).view(f"V{reports.dtype.itemsize}")

@@ -93,15 +93,10 @@ def _permanence(oracle: Oracle, made: Reports) -> Iterator[str]:
     """Yields a finding if memoised reports of a device differ; not for RAPPOR."""
     if isinstance(oracle, RAPPOR):
         return
-    plain = _plain(made)
+    plain = repeating.plain(made)
     changed = int((plain != plain[:, :1]).any(axis=1).sum())
     if changed:
         yield f"{changed:,} of {len(made):,} devices have several reports of one value; memoised reports are equal"
-
-
-def _plain(reports: Reports) -> Reports:
-    """Returns reports as bytes, which can be compared."""
-    return np.ascontiguousarray(reports).view(f"V{reports.dtype.itemsize}")
 
 
 def _between(oracle: Oracle, value: int, rows: Reports, memoised: bool) -> Iterator[Rate]:
@@ -110,7 +105,7 @@ def _between(oracle: Oracle, value: int, rows: Reports, memoised: bool) -> Itera
     if rows.shape[1] < 2 or isinstance(oracle, RatedResponse):
         return
     if not memoised:
-        same = int((_plain(first) == _plain(last)).sum())
+        same = int((repeating.plain(first) == repeating.plain(last)).sum())
         yield Rate(
             value, "reports equal to the device's first", same, first.size, repeating.collision(oracle)
         )

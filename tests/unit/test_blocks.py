@@ -80,7 +80,6 @@ BLOCKS = {
     "reference/cli-ldp-worker": {"": "tests/unit/test_reference.py"},
     "reference/http-api": {"location /": "is a part of the reader's configuration of nginx"},
     "reference/state-files": {"ldp aggregate": READER},
-    "tests/vectors/README.md": {"npm install": "downloads the packages from which vectors are made"},
     "tutorials/files-only": {
         "{ yes red": "tests/long/packaging/__main__.py",
         "file:": "tests/unit/ldp/test_files.py",

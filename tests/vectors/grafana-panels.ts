@@ -1,3 +1,8 @@
+// npm install --no-save --ignore-scripts --legacy-peer-deps \
+//     @grafana/schema@13.2.3 @grafana/prometheus@13.2.3 @grafana/data@13.2.3 ts-json-schema-generator@2.9.0
+// npx ts-json-schema-generator --no-type-check --minify --type Dashboard \
+//     --path node_modules/@grafana/schema/dist/types/raw/dashboard/x/types.gen.d.ts
+// npx ts-json-schema-generator --no-type-check --minify --expose none --type Panels --path grafana-panels.ts
 import { Options as Bargauge } from "./node_modules/@grafana/schema/dist/types/raw/composable/bargauge/panelcfg/x/types.gen";
 import { Options as Stat } from "./node_modules/@grafana/schema/dist/types/raw/composable/stat/panelcfg/x/types.gen";
 import * as table from "./node_modules/@grafana/schema/dist/types/raw/composable/table/panelcfg/x/types.gen";
