@@ -23,16 +23,15 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from kafka import TopicPartition
-from kafka.admin import OffsetSpec
 from rich.text import Text
 
-from deploy.demo.story import Story, bar, by_hours, console, print_failure, report, say, step
+from deploy.demo.story import Story, by_hours, console, print_failure, report, say, step
 from deploy.local.services import Services, UnavailableError
 from deploy.local.workers import Worker
 from ldp.snapshot import Snapshot, head_document
 from worker import audit, check, config
 from worker.cli.audit import render as render_verdict
+from worker.cli.command import bar
 from worker.counting.windows import milliseconds
 from worker.kafka.client import brokers, topics
 from worker.kafka.client.errors import BrokerError
@@ -218,10 +217,9 @@ def replace_one(workers: Workers) -> None:
 
 def end_offsets(conf: config.Config) -> dict[int, int]:
     """Returns the end offsets of the report topic."""
-    partitions = [TopicPartition(conf.served(STREAM).topic, number) for number in range(PARTITIONS)]
     with brokers.connect(conf) as admin:
-        ends = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
-    return {tp.partition: end.offset for tp, end in ends.items()}
+        bounds = topics.bounds(admin, conf.served(STREAM).topic, range(PARTITIONS))
+    return {partition: end for partition, (_, end) in bounds.items()}
 
 
 def covers(snapshot: Snapshot | None, ends: Mapping[int, int]) -> bool:
@@ -238,11 +236,11 @@ def follow(
     """Sends all reports and replaces a worker; returns the last snapshot."""
     latest = None
     killed = False
-    with Sending(conf, crowd, day) as sending, bar(USERS) as move:
+    with Sending(conf, crowd, day) as sending, bar("  sending", "reports") as move:
         while sending.is_alive():
             if (fresh := snapshots.latest(0.25)) is not None:
                 story.add(latest := fresh)
-            move(sending.acknowledged)
+            move(sending.acknowledged, USERS)
             workers.require_counting()
             if not killed and sending.acknowledged >= KILL_AT * USERS:
                 replace_one(workers)

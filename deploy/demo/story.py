@@ -1,13 +1,11 @@
 """Output of the demo: steps, snapshots and errors of the estimates."""
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -142,24 +140,6 @@ def frequencies(crowd: Crowd) -> Vector:
 def most_used(crowd: Crowd) -> list[int]:
     """Returns the values of the most used emoji, by their true counts."""
     return [int(value) for value in np.argsort(-crowd.histogram, kind="stable")[:TOP]]
-
-
-@contextlib.contextmanager
-def bar(users: int) -> Iterator[Callable[[int], None]]:
-    """Shows a progress bar of acknowledged reports, on a terminal only."""
-    columns = (
-        TextColumn("  sending"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.completed:>9,.0f} reports  {task.fields[rate]:,.0f}/s"),
-        TimeRemainingColumn(),
-    )
-    began = time.monotonic()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("sending", total=users, rate=0.0)
-        yield lambda done: progress.update(
-            task, completed=done, rate=done / max(time.monotonic() - began, 1e-3)
-        )
 
 
 def print_failure(error: Exception, folder: Path) -> None:

@@ -115,20 +115,18 @@ class Load:
         partitions: int,
         cost: Cost | None = None,
         pane_seconds: float = 3600,
-        days: float = 365,
-        batch: int = 1,
         commit_every: float = 1.0,
         publish_every: float = 5.0,
         methods: int = len(METHODS),
         rows: int = 0,
     ) -> Self:
-        """Returns a stream after some days, with half of its maximum panes."""
+        """Returns a stream after a year, with half of its maximum panes."""
         panes = 0 if cost is None else cost.panes // 2
         reports = rate / partitions
-        cells = (math.ceil(reports * days * DAY), *[math.ceil(reports * pane_seconds)] * panes)
+        cells = (math.ceil(reports * 365 * DAY), *[math.ceil(reports * pane_seconds)] * panes)
         due = 1 if cost is None else 1 + cost.open
         return cls(
-            name, oracle, partitions, cells, rate, batch, due, 1, commit_every, publish_every, methods, rows
+            name, oracle, partitions, cells, rate, 1, due, 1, commit_every, publish_every, methods, rows
         )
 
     @property

@@ -102,23 +102,12 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
         self.lost.set()
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # the answer repeats no part of the request
-        """Answers an invalid request, with the same headers as other answers."""
-        if self.conn.our_state is not h11.IDLE:  # an answer has begun
-            return self.abort()
-        body = b"Bad Request\n"
-        headers = [
-            *self.config.encoded_headers,
-            (b"content-type", b"text/plain"),
-            (b"content-length", b"%d" % len(body)),
-        ]
-        for event in (
-            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
-            h11.Data(data=body),
-            h11.EndOfMessage(),
-        ):
-            self.transport.write(self.conn.send(event) or b"")
-        return self.transport.close()
+    def send_400_response(self, msg: str) -> None:
+        """Answers an invalid request; aborts the connection if an answer has begun."""
+        if self.conn.our_state is not h11.IDLE:
+            self.abort()
+        else:
+            super().send_400_response(msg)
 
     def _within(self, seconds: float | None) -> None:
         if self._timer is not None:

@@ -915,7 +915,6 @@ HARDENED = (
         ("GET /streams/s/snapshot?x=1", 400),
         ("GET /events?stream=none", 404),
         ("POST /", 405),
-        ("<b>no request", 400),
         ("GET http://[/streams", 404),
     ],
 )

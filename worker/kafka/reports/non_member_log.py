@@ -1,26 +1,18 @@
 """Reads a topic and its group without joining; implements `NonMemberLog`."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
-from kafka import errors as kafka_errors
 
-from worker.counting.ports import Unavailable
+from worker.counting.ports import NotOwner, Unavailable
 from worker.kafka.client import quirks, reading
-from worker.kafka.client.errors import START, unavailable
+from worker.kafka.client.errors import START
+from worker.kafka.reports.offsets import ask
 
 _TIMEOUT_MS = 10_000
 _STALL_SECONDS = 30.0
-# Errors of a non-member's commit while the group has members
-_MEMBERS = (
-    kafka_errors.CommitFailedError,
-    kafka_errors.RebalanceInProgressError,
-    kafka_errors.IllegalGenerationError,
-    kafka_errors.UnknownMemberIdError,
-)
-_T = TypeVar("_T")
 
 
 class KafkaNonMemberLog:
@@ -34,7 +26,7 @@ class KafkaNonMemberLog:
     def connect(cls, settings: Mapping[str, Any], group: str, topic: str) -> "KafkaNonMemberLog":
         """Connects a consumer. Raises `Unavailable`: the brokers do not answer."""
         quirks.mend_connections()
-        consumer = _ask(
+        consumer = ask(
             "connecting",
             lambda: KafkaConsumer(
                 **settings,
@@ -54,14 +46,14 @@ class KafkaNonMemberLog:
 
     def topic_id(self) -> str:
         """Returns the topic's id, which changes if the topic is created again."""
-        ask = partial(quirks.topic_id, self._consumer, self._topic, _TIMEOUT_MS)
-        if (topic_id := _ask("asking for the id of", ask, self._topic)) is None:
+        step = partial(quirks.topic_id, self._consumer, self._topic, _TIMEOUT_MS)
+        if (topic_id := ask("asking for the id of", step, self._topic)) is None:
             raise Unavailable(f"Kafka: the id of topic {self._topic!r} is unknown", START)
         return topic_id
 
     def partitions(self) -> set[int]:
         """Returns all partitions of the topic."""
-        return _ask(
+        return ask(
             "asking for the partitions of",
             lambda: set(self._consumer.partitions_for_topic(self._topic) or ()),
             self._topic,
@@ -71,10 +63,10 @@ class KafkaNonMemberLog:
         """Returns (offset, metadata) of each partition with a committed offset."""
         found = {}
         for partition in partitions:
-            ask = partial(
+            step = partial(
                 self._consumer.committed, self._tp(partition), metadata=True, timeout_ms=_TIMEOUT_MS
             )
-            committed = _ask("asking for the group's offsets of", ask, self._topic)
+            committed = ask("asking for the group's offsets of", step, self._topic)
             if committed is not None and committed.offset >= 0:
                 found[partition] = (committed.offset, committed.metadata)
         return found
@@ -82,7 +74,7 @@ class KafkaNonMemberLog:
     def bounds(self, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
         """Returns each log's (first offset, last stable offset)."""
         tps = [self._tp(partition) for partition in partitions]
-        found = _ask(
+        found = ask(
             "asking for the beginning and end of",
             lambda: quirks.whole_bounds(self._consumer, tps, _TIMEOUT_MS),
             self._topic,
@@ -93,7 +85,7 @@ class KafkaNonMemberLog:
         """Returns whether a log has committed records in [begin, end)."""
         self._passed.clear()
         found = reading.records(self._consumer, self._tp(partition), begin, end, stall_seconds=_STALL_SECONDS)
-        there = _ask("reading", lambda: next(found, None), self._topic) is not None
+        there = ask("reading", lambda: next(found, None), self._topic) is not None
         return there or any(bad.offset < end for bad in self._passed)
 
     def mirror(self, offsets: Mapping[int, tuple[int, str]]) -> None:
@@ -101,8 +93,8 @@ class KafkaNonMemberLog:
         commits = {self._tp(p): OffsetAndMetadata(offset, text, -1) for p, (offset, text) in offsets.items()}
         try:
             commit = partial(self._consumer.commit, commits, timeout_ms=_TIMEOUT_MS)
-            _ask("committing the group's offsets of", commit, self._topic)
-        except _MEMBERS:
+            ask("committing the group's offsets of", commit, self._topic)
+        except NotOwner:
             return
 
     def close(self) -> None:
@@ -111,12 +103,3 @@ class KafkaNonMemberLog:
 
     def _tp(self, partition: int) -> TopicPartition:
         return TopicPartition(self._topic, partition)
-
-
-def _ask(operation: str, step: Callable[[], _T], topic: str = "") -> _T:
-    try:
-        return step()
-    except _MEMBERS:
-        raise
-    except kafka_errors.KafkaError as error:
-        raise unavailable(error, operation, topic) from error
