@@ -31,10 +31,9 @@ RUN /opt/ldp-worker/bin/pip install --no-cache-dir --no-deps /wheels/*.whl \
     && /opt/ldp-worker/bin/python -c 'from ldp import kernels; from worker.counting import lateness; \
         from worker.kafka.decoding import records; kernels.warm(); lateness.warm(); records.warm(); \
         records.warm_codecs()'
-# Licences and bill of materials of the Python packages. Debian's packages have their licences in /usr/share/doc.
+# Bill of materials of the Python packages, with licences. Debian's packages have their licences in /usr/share/doc.
 COPY deploy/image deploy/image
 RUN mkdir -p /opt/ldp-worker/share/doc \
-    && /opt/ldp-worker/bin/python deploy/image/licences.py > /opt/ldp-worker/share/doc/licences.md \
     && /opt/ldp-worker/bin/python deploy/image/sbom.py requirements.lock > /opt/ldp-worker/share/doc/sbom.json
 
 FROM ${PYTHON}

@@ -1,26 +1,59 @@
 """Writes an environment's bill of materials in CycloneDX 1.6.
 
-    python deploy/image/sbom.py requirements.lock [--of ldp-worker] > sbom.json
+    python deploy/image/sbom.py requirements.lock > sbom.json
 
-The document lists the installed direct and transitive dependencies of the package `--of`, with version, licence and
-dependency graph. The lock adds the hashes of the files that pip may have installed. Other installed packages, such as
-development tools, are left out.
+The document lists the installed direct and transitive dependencies of ldp-worker, with version, licence and dependency
+graph. The lock adds the hashes of the files that pip may have installed. Other installed packages, such as development
+tools, are left out. The script uses only the standard library, because it runs in the image's own environment. The base
+image's packages are not listed: Debian has their licences in /usr/share/doc/*/copyright.
 """
 
-import argparse
 import json
 import re
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING or __package__:
-    from deploy.image.licences import expression, name
-else:  # run as a script, from anywhere
-    from licences import expression, name
+from typing import Any
 
 EXTRA = "worker"
+
+DECLARED = {
+    "lz4": "BSD-3-Clause",
+    "markdown-it-py": "MIT",
+    "mdurl": "MIT",
+    "numba": "BSD-2-Clause",
+    "python-snappy": "BSD-3-Clause",
+    "scipy": "BSD-3-Clause",
+}
+"""Licences of packages without an SPDX expression in their metadata, determined from the licence texts."""
+_TEXT = re.compile(r"\.dist-info/(?:.*/)?(?:LICEN[CS]E|COPYING|NOTICE)[^/]*$", re.IGNORECASE)
+"""Path of a licence text, relative to site-packages."""
+
+
+def expression(of: metadata.Distribution) -> str:
+    """Returns the SPDX expression with bundled libraries, or an empty string."""
+    short = header(of, "License-Expression") or DECLARED.get(name(of)) or header(of, "License")
+    if "\n" in short:  # the metadata contain the whole licence text
+        short = ""
+    texts = [path for path in of.files or [] if _TEXT.search(str(path))]
+    along = [
+        line.removeprefix("License: ").strip()
+        for path in texts
+        for line in Path(str(of.locate_file(path))).read_text(encoding="utf-8").splitlines()
+        if line.startswith("License: ")
+    ]
+    parts = dict.fromkeys([*short.split(" AND "), *along])
+    return " AND ".join(parts)
+
+
+def header(of: metadata.Distribution, key: str) -> str:
+    """Returns a header of the metadata, or an empty string."""
+    return of.metadata[key] if key in of.metadata else ""  # noqa: SIM401 - the types have no get
+
+
+def name(of: metadata.Distribution) -> str:
+    """Returns the package's normalized name: lower case, with hyphens."""
+    return re.sub(r"[-_.]+", "-", of.metadata["Name"]).lower()
 
 
 def locked(text: str) -> dict[str, set[str]]:
@@ -125,12 +158,8 @@ def bill(root: metadata.Distribution, lock: str) -> dict[str, Any]:
 
 def main() -> int:
     """Runs the command line; returns the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("lock", type=Path, help="the lock file with hashes")
-    parser.add_argument("--of", default="ldp-worker", help="the root package; default: %(default)s")
-    given = parser.parse_args()
-    document = bill(metadata.distribution(given.of), given.lock.read_text(encoding="utf-8"))
-    json.dump(document, sys.stdout, indent=2)
+    lock = Path(sys.argv[1]).read_text(encoding="utf-8")
+    json.dump(bill(metadata.distribution("ldp-worker"), lock), sys.stdout, indent=2)
     print()
     return 0
 

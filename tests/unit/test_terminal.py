@@ -102,7 +102,6 @@ ELSEWHERE = {
     "ldp/cli/command.py": "writes bytes: frames, and JSON through printable_json",
     "worker/observe/logs.py": "its processors escape",
     "deploy/rows/postgres.py": "prints through printable",
-    "deploy/image/licences.py": "reads installed packages",
     "deploy/image/sbom.py": "reads a lock, writes ASCII",
     "deploy/local/services.py": "prints addresses of its own services",
     "deploy/sizing/__main__.py": "prints numbers",

@@ -103,7 +103,7 @@ class Connection(H11Protocol):
         self.lost.set()
 
     def send_400_response(self, msg: str) -> None:
-        """Answers an invalid request; aborts the connection if an answer has begun."""
+        """Answers an invalid request; aborts if an answer has begun."""
         if self.conn.our_state is not h11.IDLE:
             self.abort()
         else:
