@@ -223,7 +223,7 @@ def _list(reader: "SnapshotReader", timeout: float, as_json: bool) -> int:
 
 def why_none(config: "Config", served: "Served") -> str:
     """Explains, from the topic's newest records, why no snapshot exists."""
-    from worker.counting import rejections
+    from worker.check.kafka import assess_reports
     from worker.kafka.client import brokers, topics
     from worker.kafka.reports.reader import newest_reports
 
@@ -233,13 +233,5 @@ def why_none(config: "Config", served: "Served") -> str:
         except topics.TopicError as error:
             return str(error)
     counted = "ldp-worker run publishes after its first report; its first start compiles for some seconds"
-    newest = newest_reports(config, served)
-    if not newest.records:
-        return f"topic {served.topic} has no record yet; {counted}"
-    reasons = newest.reasons
-    if not reasons:
-        return f"topic {served.topic} has reports; {counted}"
-    which = "all" if reasons.total() == newest.records else f"{reasons.total():,}"
-    rejected = f"{which} of the newest {newest.records:,} records of topic {served.topic} are rejected"
-    listed = "\n".join(f"{reason} {n:,}: {rejections.REASONS[reason]}" for reason, n in reasons.most_common())
-    return f"{rejected}; {counted}\n{listed}\nldp-worker dead-letters prints their origin"
+    found = assess_reports(served, newest_reports(config, served))
+    return f"topic {served.topic}: {found.text}; {counted}\n{found.hint}"

@@ -48,7 +48,7 @@ def test_rejected_records_of_another_epsilon_are_reported(kafka, redis_url, tmp_
             f"fingerprint {fingerprint}; no record yet",
         )
         result = run(world, "watch", "--once", "--timeout", "0.1")
-        assert f"topic {world.topic} has no record yet" in said(result)
+        assert f"topic {world.topic}: fingerprint {fingerprint}; no record yet" in said(result)
 
         # only clients with another ε: no record is accepted
         put(world, *(of_another_epsilon(world) for _ in range(20)), b"noise")
@@ -65,8 +65,11 @@ def test_rejected_records_of_another_epsilon_are_reported(kafka, redis_url, tmp_
         until(lambda: worker.metric("rejected_total") == 21, "all are rejected")
         result = run(world, "watch", "--once", "--timeout", "1")
         assert result.exit_code == 1
-        assert f"all of the newest 21 records of topic {world.topic} are rejected" in said(result)
-        assert "fingerprint 20: the fingerprint names another document" in said(result)
+        assert f"topic {world.topic}: fingerprint {fingerprint}; all of the newest 21 records are" in said(
+            result
+        )
+        assert "rejected: fingerprint 20, version 1; " in said(result)
+        assert "fingerprint: the fingerprint names another document" in said(result)
 
         # and among others
         world.send(21)
