@@ -57,7 +57,7 @@ class Importer(Process):
         world, stream, topic = deployment.world, deployment.stream, deployment.reports.name
         self.deployment, self.world, self.ended = deployment, world, False
         self.outside = Outside(deployment)
-        log = KafkaNonMemberLog(self.outside, topic)
+        log = KafkaNonMemberLog(self.outside, topic, [])
         store = RedisStore(cast(Any, Client(deployment.server, self)), stream.name)
         heads = snapshots.Topic(world.snapshots, f"ldp-{stream.name}")
         snapshot_producer = KafkaSnapshotProducer(heads, stream, world.clock, world.sleep)

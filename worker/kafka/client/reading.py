@@ -59,30 +59,27 @@ def connect(
     cap: int = LARGEST,
     **more: Any,
 ) -> Any:
-    """Connects a consumer that has no group and returns `Record`s."""
+    """Connects a consumer that joins no group and returns `Record`s.
+
+    See `raw_fetch.install_decoder`.
+    """
     quirks.mend_connections()
     _load_kernels()  # compiling later may exceed a time-out
     consumer = KafkaConsumer(
         **settings,
-        **{"auto_offset_reset": "none"} | more,
-        group_id=None,
+        **{"auto_offset_reset": "none", "group_id": None} | more,
         enable_auto_commit=False,
         isolation_level=level,
         allow_auto_create_topics=False,
         enable_incremental_fetch_sessions=False,
     )
-    install(consumer, begins, on_passed, cap)
+    raw_fetch.install_decoder(consumer, _Decoder(begins, on_passed, cap))
     return consumer
 
 
 @functools.cache
 def _load_kernels() -> None:
     warm()
-
-
-def install(consumer: Any, begins: bytes = b"", on_passed: OnPassed = ignore, cap: int = LARGEST) -> None:
-    """Makes a consumer return `Record`s; see `raw_fetch.install_decoder`."""
-    raw_fetch.install_decoder(consumer, _Decoder(begins, on_passed, cap))
 
 
 class _Decoder:

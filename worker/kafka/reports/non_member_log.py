@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
-from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka import OffsetAndMetadata, TopicPartition
 
 from worker.counting.ports import NotOwner, Unavailable
 from worker.kafka.client import quirks, reading
@@ -18,31 +18,22 @@ _STALL_SECONDS = 30.0
 class KafkaNonMemberLog:
     """Reads and commits as a non-member of the group; for one thread."""
 
-    def __init__(self, consumer: Any, topic: str) -> None:
-        self._consumer, self._topic = consumer, topic
-        self._passed = list[reading.Passed]()
+    def __init__(self, consumer: Any, topic: str, passed: list[reading.Passed]) -> None:
+        self._consumer, self._topic, self._passed = consumer, topic, passed
 
     @classmethod
     def connect(cls, settings: Mapping[str, Any], group: str, topic: str) -> "KafkaNonMemberLog":
         """Connects a consumer. Raises `Unavailable`: the brokers do not answer."""
-        quirks.mend_connections()
-        consumer = ask(
-            "connecting",
-            lambda: KafkaConsumer(
-                **settings,
-                client_id=f"ldp-worker-{group}-import",
-                group_id=group,
-                auto_offset_reset="none",
-                enable_auto_commit=False,
-                isolation_level="read_committed",
-                allow_auto_create_topics=False,
-                enable_incremental_fetch_sessions=False,
-                max_poll_records=1,
-            ),
+        passed = list[reading.Passed]()
+        connect = partial(
+            reading.connect,
+            settings,
+            on_passed=passed.append,
+            client_id=f"ldp-worker-{group}-import",
+            group_id=group,
+            max_poll_records=1,
         )
-        log = cls(consumer, topic)
-        reading.install(consumer, on_passed=log._passed.append)
-        return log
+        return cls(ask("connecting", connect), topic, passed)
 
     def topic_id(self) -> str:
         """Returns the topic's id, which changes if the topic is created again."""
