@@ -261,7 +261,7 @@ def test_gzip_is_used_on_request_and_keeps_the_entity_tag(served, log):
     path = "/streams/s/snapshot"
     packed, plain = (
         ask(served, path, Accept_Encoding="br, gzip"),
-        ask(served, path, Accept_Encoding="gzip;q=0"),
+        ask(served, path, Accept_Encoding="br"),
     )
     assert (packed.headers["Content-Encoding"], plain.headers["Content-Encoding"]) == ("gzip", None)
     assert gzip.decompress(packed.body) == plain.body
