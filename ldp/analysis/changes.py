@@ -121,7 +121,7 @@ class Changes:
         found: (k,) indices of the discoveries, by descending evidence.
         differences: (m,) differences of Base's frequencies in all tests, later minus earlier. They are
             frequencies among the reports of a window.
-        log_e: (m,) natural logarithms of the e-values, all finite.
+        log_e: (m,) natural logarithms of the e-values e, all finite; min(1, 1/e) is a p-value.
         level: upper bound of the false discovery rate.
         at_least: largest difference that does not count as a change.
 
@@ -142,10 +142,6 @@ class Changes:
     level: float
     at_least: float
     _tests: Sequence[_Test] = field(repr=False)
-
-    def p_values(self) -> Vector:
-        """Returns the (m,) p-values min(1, 1/e) of all tests."""
-        return np.exp(-np.maximum(self.log_e, 0.0))
 
     def interval(self) -> tuple[Vector, Vector]:
         """Returns intervals for the differences of the discoveries.
