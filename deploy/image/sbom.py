@@ -2,10 +2,10 @@
 
     python deploy/image/sbom.py requirements.lock > sbom.json
 
-The document lists the installed direct and transitive dependencies of ldp-worker, with version, licence and dependency
-graph. The lock adds the hashes of the files that pip may have installed. Other installed packages, such as development
-tools, are left out. The script uses only the standard library, because it runs in the image's own environment. The base
-image's packages are not listed: Debian has their licences in /usr/share/doc/*/copyright.
+The document lists the installed packages of the lock, with version, licence and dependencies, and the hashes of the
+files that pip may have installed. Other installed packages, such as development tools, are left out. The script uses
+only the standard library, because it runs in the image's own environment. The base image's packages are not listed:
+Debian has their licences in /usr/share/doc/*/copyright.
 """
 
 import json
@@ -15,7 +15,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-EXTRA = "worker"
+EXTRAS = {"worker", "hiredis"}
+"""Extras that the lock installs."""
 
 DECLARED = {
     "lz4": "BSD-3-Clause",
@@ -52,8 +53,13 @@ def header(of: metadata.Distribution, key: str) -> str:
 
 
 def name(of: metadata.Distribution) -> str:
-    """Returns the package's normalized name: lower case, with hyphens."""
-    return re.sub(r"[-_.]+", "-", of.metadata["Name"]).lower()
+    """Returns the package's normalized name."""
+    return normalized(of.metadata["Name"])
+
+
+def normalized(name: str) -> str:
+    """Returns a package's name in lower case, with hyphens."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def locked(text: str) -> dict[str, set[str]]:
@@ -66,46 +72,14 @@ def locked(text: str) -> dict[str, set[str]]:
     }
 
 
-def needed(of: metadata.Distribution, extras: set[str]) -> list[metadata.Distribution]:
-    """Returns the installed direct dependencies, including those of extras."""
-    found = {}
+def needed(of: metadata.Distribution) -> set[str]:
+    """Returns the names of a package's direct dependencies."""
+    found = set()
     for line in of.requires or []:
-        requirement, _, marker = line.partition(";")
-        of_extra = re.search(r"extra\s*==\s*['\"]([^'\"]+)['\"]", marker)
-        if of_extra is not None and of_extra[1] not in extras:
-            continue
-        wanted = re.match(r"[A-Za-z0-9._-]+", requirement)
-        if wanted is not None:
-            try:
-                one = metadata.distribution(wanted[0])
-            except metadata.PackageNotFoundError:
-                continue
-            found[name(one)] = one
-    return list(found.values())
-
-
-def extras(line: str) -> set[str]:
-    """Returns a requirement's extras, such as hiredis in ``redis[hiredis]``."""
-    found = re.match(r"[A-Za-z0-9._-]+\s*\[([^\]]*)\]", line)
-    return set() if found is None else {extra.strip() for extra in found[1].split(",")}
-
-
-def graph(root: metadata.Distribution) -> dict[str, tuple[metadata.Distribution, set[str]]]:
-    """Returns all dependencies by name, with their direct dependencies."""
-    asked: dict[str, set[str]] = {name(root): {EXTRA}}
-    for line in root.requires or []:
-        found = re.match(r"[A-Za-z0-9._-]+", line)
-        if found is not None:
-            asked.setdefault(re.sub(r"[-_.]+", "-", found[0]).lower(), set()).update(extras(line))
-    known: dict[str, tuple[metadata.Distribution, set[str]]] = {}
-    waiting = [root]
-    while waiting:
-        one = waiting.pop()
-        if name(one) not in known:
-            needs = needed(one, asked.get(name(one), set()))
-            known[name(one)] = one, {name(each) for each in needs}
-            waiting += needs
-    return known
+        extra = re.search(r"extra\s*==\s*['\"]([^'\"]+)", line)
+        if extra is None or extra[1] in EXTRAS:
+            found.add(normalized(re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0]))
+    return found
 
 
 def purl(of: metadata.Distribution) -> str:
@@ -137,8 +111,9 @@ def component(of: metadata.Distribution, hashes: set[str], kind: str = "library"
 
 def bill(root: metadata.Distribution, lock: str) -> dict[str, Any]:
     """Returns the CycloneDX document of a root package."""
-    hashes, known = locked(lock), graph(root)
-    parts = sorted(set(known) - {name(root)})
+    hashes = locked(lock)
+    parts = {name(one): one for one in metadata.distributions() if f"{name(one)}=={one.version}" in hashes}
+    known = {name(root): root} | parts
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
@@ -146,12 +121,11 @@ def bill(root: metadata.Distribution, lock: str) -> dict[str, Any]:
         "version": 1,
         "metadata": {"component": component(root, set(), "application")},
         "components": [
-            component(known[part][0], hashes.get(f"{part}=={known[part][0].version}", set()))
-            for part in parts
+            component(one, hashes[f"{part}=={one.version}"]) for part, one in sorted(parts.items())
         ],
         "dependencies": [
-            {"ref": purl(one), "dependsOn": sorted(purl(known[each][0]) for each in needs)}
-            for one, needs in (known[each] for each in sorted(known))
+            {"ref": purl(one), "dependsOn": sorted(purl(known[each]) for each in needed(one) & known.keys())}
+            for _, one in sorted(known.items())
         ],
     }
 
