@@ -171,7 +171,7 @@ def test_an_import_that_would_lose_or_double_reports_is_refused(local_services, 
         damaged.write_bytes(good.read_bytes()[:-1])
         refused = imported(world, good, damaged)
         assert (refused.exit_code, refused.stdout) == (1, "")
-        assert f"{damaged}: it is truncated or damaged" in refused.stderr
+        assert f"{damaged}: the state file is truncated or damaged" in refused.stderr
         world.admin.delete_records({TopicPartition(world.topic, 0): 17})
         refused = imported(world, good, longer)
         assert "the counts end at offset 15, but the log begins at 17" in refused.stderr
