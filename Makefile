@@ -50,7 +50,7 @@ test: venv ## Run the gate's tests on a real Kafka and Redis; statistical tests 
 full: venv ## Run all tests
 	@LDP_TEST_BASE= $(TESTS)
 
-UNIT ?= tests/unit tests/simulation ldp worker experiments
+UNIT ?= tests/unit tests/simulation tests/paper ldp worker
 
 unit: venv ## Run the fast tests without services
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not integration and not slow and not long" $(UNIT)

@@ -1,7 +1,7 @@
-"""Whether `ldp` or `experiments` changed since a commit that LDP_TEST_BASE names.
+"""Whether `ldp` or `tests/paper` changed since a commit that LDP_TEST_BASE names.
 
 CI names the commit that a change starts from. The tests marked `statistical` take minutes and test only `ldp` and
-`experiments`, which import nothing from `worker` (a contract in `pyproject.toml`). If none of their dependencies
+`tests/paper`, which import nothing from `worker` (a contract in `pyproject.toml`). If none of their dependencies
 changed, their results equal those of the base commit, and `make test` leaves them out.
 """
 
@@ -12,10 +12,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 TESTED = (
     "ldp",
-    "experiments",
+    "tests/paper",
     "deploy/demo/emoji.csv",
     "tests/unit/ldp",
-    "tests/unit/experiments",
+    "tests/unit/paper",
     "tests/vectors",
     ":(glob)tests/support/*.py",
     "pyproject.toml",

@@ -17,7 +17,6 @@ CONTRACTS = {
 }
 BREACHES = [
     ("mathematics", "ldp/intervals/binomial_tail.py", "import worker"),
-    ("mathematics", "worker/check/finding.py", "import experiments"),
     ("clean-mathematics", "ldp/estimate.py", "import kafka"),
     ("clean-mathematics", "ldp/client.py", "import redis"),
     ("engines", "ldp/files.py", "import pyarrow"),
@@ -55,7 +54,7 @@ def test_every_contract_is_broken_once():
 def packages(tmp_path_factory):
     """A copy of the packages with the contracts."""
     folder = tmp_path_factory.mktemp("packages")
-    for package in ("ldp", "worker", "experiments"):
+    for package in ("ldp", "worker"):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     return folder

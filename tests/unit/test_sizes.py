@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 MODULES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
-    for package in ("ldp", "worker", "deploy", "experiments")
+    for package in ("ldp", "worker", "deploy", "tests/paper")
     for path in sorted((ROOT / package).rglob("*.py"))
 }
 MOST_LINES = 450

@@ -132,7 +132,7 @@ def prints(tree):
 def test_all_output_uses_the_terminal_module():
     """A new place fails here: print through `ldp.terminal`, or explain above why the printed text is trusted."""
     found = set()
-    for folder in ("ldp", "worker", "deploy", "experiments"):
+    for folder in ("ldp", "worker", "deploy", "tests/paper"):
         for path in (ROOT / folder).rglob("*.py"):
             name = path.relative_to(ROOT).as_posix()
             apart = name.startswith(("ldp/clients/", "ldp/examples/"))  # separate programs

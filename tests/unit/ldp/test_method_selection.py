@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 
 import ldp
-from experiments import choice
-from experiments.figures import Row
-from experiments.jobs import Scale, run
 from ldp.analysis import smooth_populations
 from ldp.analysis.method_selection import (
     NEAR,
@@ -29,6 +26,9 @@ from ldp.consistency import EXTRA, METHODS
 from ldp.consistency.empirical_bayes import Fit
 from ldp.consistency.together import by_method
 from ldp.query import TopQuery
+from tests.paper import choice
+from tests.paper.figures import Row
+from tests.paper.jobs import Scale, run
 
 pytestmark = pytest.mark.statistical
 

@@ -15,7 +15,7 @@ from ldp.analysis.method_selection import apportion
 
 ZIPF_DOMAIN, ZIPF_EXPONENT, ZIPF_USERS = 1024, 1.5, 1_000_000
 EMOJI_USERS = 884_427  # n of the paper's Emoji data
-EMOJI = Path(__file__).parents[1] / "deploy/demo/emoji.csv"
+EMOJI = Path(__file__).parents[2] / "deploy/demo/emoji.csv"
 
 
 @dataclass(frozen=True, eq=False)

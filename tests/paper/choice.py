@@ -11,15 +11,15 @@ from functools import cache, partial
 
 import numpy as np
 
-from experiments import eleventh
-from experiments.datasets import ZIPF_DOMAIN, ZIPF_USERS, Dataset, emoji, shaped, zipf
-from experiments.evaluation import draw, each
-from experiments.figures import Row
-from experiments.jobs import Job, Sample, Scale, once
 from ldp.analysis.method_selection import NEAR, Queries, Sets, Values, all_methods, choose_all, mean_squares
 from ldp.consistency import METHODS
 from ldp.estimate import Vector
 from ldp.query import TopQuery
+from tests.paper import eleventh
+from tests.paper.datasets import ZIPF_DOMAIN, ZIPF_USERS, Dataset, emoji, shaped, zipf
+from tests.paper.evaluation import draw, each
+from tests.paper.figures import Row
+from tests.paper.jobs import Job, Sample, Scale, once
 
 EPSILONS = ("0.5", "1", "2")
 RANKS = np.arange(float(ZIPF_DOMAIN))

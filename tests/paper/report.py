@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments import choice, eleventh
-from experiments.claims import CLAIMS, Claim
-from experiments.evidence import FAILS, HOLDS, IN_PART, NAMES, OTHER, Finding
-from experiments.figures import FIGURES, Row
-from experiments.jobs import FULL, Scale
-from experiments.sums import Sum, sums
+from tests.paper import choice, eleventh
+from tests.paper.claims import CLAIMS, Claim
+from tests.paper.evidence import FAILS, HOLDS, IN_PART, NAMES, OTHER, Finding
+from tests.paper.figures import FIGURES, Row
+from tests.paper.jobs import FULL, Scale
+from tests.paper.sums import Sum, sums
 
 VERDICTS = (HOLDS, IN_PART, OTHER, FAILS)
 

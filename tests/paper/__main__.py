@@ -1,4 +1,4 @@
-"""Repeats the paper's evaluation: ``python -m experiments``."""
+"""Repeats the paper's evaluation: ``python -m tests.paper``."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from experiments import choice, jobs
-from experiments.figures import FIGURES
-from experiments.report import markdown, sums_table, tally
-from experiments.reproduce import reproduce
-from experiments.sums import sums
 from ldp.terminal import echo, screen
+from tests.paper import choice, jobs
+from tests.paper.figures import FIGURES
+from tests.paper.report import markdown, sums_table, tally
+from tests.paper.reproduce import reproduce
+from tests.paper.sums import sums
 
 
 @click.command(context_settings={"max_content_width": 100})
@@ -55,7 +55,7 @@ def main(figures: tuple[str, ...], quick: bool, seed: int, out: Path) -> None:
 
     With the same version of numpy, a seed always gives the same CSV files, on any number of cores. Plots of the paper's
     figures need matplotlib: pip install '.[plots]'.
-    """  # noqa: D301
+    """
     with _bars() as begin:
         try:
             scale = jobs.QUICK if quick else jobs.FULL
@@ -95,4 +95,4 @@ def _bars() -> Iterator[Callable[[str, int], Callable[[], object]]]:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m experiments")
+    main(prog_name="python -m tests.paper")

@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 import ldp
-from experiments.datasets import Dataset, emoji, zipf
-from experiments.figures import Row
-from experiments.jobs import Job, Sample, Scale, once
 from ldp.analysis.method_selection import Sets, all_methods, apportion, mean_squares
 from ldp.consistency import METHODS
 from ldp.consistency.normalization import norm_sub
 from ldp.consistency.power import power_ns
 from ldp.estimate import Estimate, Vector
+from tests.paper.datasets import Dataset, emoji, zipf
+from tests.paper.figures import Row
+from tests.paper.jobs import Job, Sample, Scale, once
 
 EPSILONS = tuple(f"{tenths / 10}" for tenths in range(2, 41, 2))
 USERS = tuple(range(200_000, 2_000_001, 200_000))

@@ -11,14 +11,14 @@ from click.testing import CliRunner
 from scipy.stats import norm as normal
 
 import ldp
-from experiments import choice, claims, evaluation, figures, jobs, plots, reproduce, sums
-from experiments.__main__ import main
-from experiments.datasets import emoji, zipf
-from experiments.evidence import FAILS, HOLDS, IN_PART, OTHER, Evidence, graded
-from experiments.figures import FIGURES, Row, write_rows
-from experiments.jobs import Job, Scale, once, run, workers
 from ldp.analysis.method_selection import all_methods
 from ldp.consistency import METHODS
+from tests.paper import choice, claims, evaluation, figures, jobs, plots, reproduce, sums
+from tests.paper.__main__ import main
+from tests.paper.datasets import emoji, zipf
+from tests.paper.evidence import FAILS, HOLDS, IN_PART, OTHER, Evidence, graded
+from tests.paper.figures import FIGURES, Row, write_rows
+from tests.paper.jobs import Job, Scale, once, run, workers
 
 pytestmark = pytest.mark.statistical
 

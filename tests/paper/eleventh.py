@@ -11,12 +11,12 @@ from functools import partial
 
 import numpy as np
 
-from experiments.datasets import ZIPF_DOMAIN, Dataset, emoji, shaped, zipf
-from experiments.evaluation import draw
-from experiments.figures import Row
-from experiments.jobs import Job, Sample, Scale, once
 from ldp.consistency import EXTRA, METHODS
 from ldp.estimate import Estimate, Vector
+from tests.paper.datasets import ZIPF_DOMAIN, Dataset, emoji, shaped, zipf
+from tests.paper.evaluation import draw
+from tests.paper.figures import Row
+from tests.paper.jobs import Job, Sample, Scale, once
 
 EPSILONS = ("0.5", "1", "2", "4")
 TOP = 16

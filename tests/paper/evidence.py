@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from experiments.figures import Row
 from ldp.consistency import METHODS
 from ldp.estimate import Vector
+from tests.paper.figures import Row
 
 NAMES = {
     "base": "Base",

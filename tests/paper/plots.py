@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.evidence import NAMES
-from experiments.figures import Figure, Row
 from ldp.consistency import METHODS
+from tests.paper.evidence import NAMES
+from tests.paper.figures import Figure, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from experiments.datasets import zipf
-from experiments.evaluation import olh
-from experiments.figures import Row
 from ldp.consistency import METHODS
 from ldp.consistency.baseline import FALSE_POSITIVES
+from tests.paper.datasets import zipf
+from tests.paper.evaluation import olh
+from tests.paper.figures import Row
 
 PUBLISHED: Mapping[str, int] = {
     "base": -1405,

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import ldp
-from experiments import eleventh
-from experiments.figures import FIGURES
-from experiments.jobs import FULL, QUICK, run
 from ldp.consistency import EXTRA, METHODS
+from tests.paper import eleventh
+from tests.paper.figures import FIGURES
+from tests.paper.jobs import FULL, QUICK, run
 
 pytestmark = pytest.mark.statistical
 

@@ -16,8 +16,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from experiments.figures import BAR, Row
 from ldp.estimate import Vector
+from tests.paper.figures import BAR, Row
 
 Point = TypeVar("Point")
 Workers = Callable[[Callable[["Job"], list["Sample"]], Sequence["Job"]], Iterable[list["Sample"]]]

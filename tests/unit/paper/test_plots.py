@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from experiments import plots
-from experiments.evidence import NAMES
-from experiments.figures import FIGURES, Row
-from experiments.plots import COLOURS, LEFT, RIGHT
 from ldp.consistency import METHODS
+from tests.paper import plots
+from tests.paper.evidence import NAMES
+from tests.paper.figures import FIGURES, Row
+from tests.paper.plots import COLOURS, LEFT, RIGHT
 
 CURVES = [name for name, figure in FIGURES.items() if figure.paper and figure.experiment != "bias"]
 

@@ -4,5 +4,5 @@
 - `jobs` computes rows on many cores, `figures` describes each figure, and `plots` draws the figures of the paper.
 - `evidence`, `claims` and `sums` compare results with the paper. `report` and `reproduce` write the output folder.
 
-Run ``python -m experiments`` in the source tree. The installed package does not contain the evaluation.
+Run ``python -m tests.paper`` in the source tree. The installed package does not contain the evaluation.
 """

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from experiments import choice, eleventh, evaluation, plots, report
-from experiments.claims import Claim, assess
-from experiments.evidence import Evidence, Finding
-from experiments.figures import FIGURES, Row, write_rows
-from experiments.jobs import Job, Scale, run, workers
+from tests.paper import choice, eleventh, evaluation, plots, report
+from tests.paper.claims import Claim, assess
+from tests.paper.evidence import Evidence, Finding
+from tests.paper.figures import FIGURES, Row, write_rows
+from tests.paper.jobs import Job, Scale, run, workers
 
 EXPERIMENTS: Mapping[str, Callable[[Scale], Sequence[Job]]] = {
     "bias": evaluation.bias,

@@ -14,12 +14,12 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import spearmanr
 
-from experiments.datasets import emoji, zipf
-from experiments.evaluation import DATASETS, olh
-from experiments.evidence import NAMES, Evidence, Finding, graded, number, overall, span
 from ldp.consistency import METHODS
 from ldp.consistency.baseline import FALSE_POSITIVES
 from ldp.estimate import Vector
+from tests.paper.datasets import emoji, zipf
+from tests.paper.evaluation import DATASETS, olh
+from tests.paper.evidence import NAMES, Evidence, Finding, graded, number, overall, span
 
 Assess = Callable[[Evidence], Finding]
 
@@ -733,7 +733,7 @@ def _norm_cut_in_cases(rows: Evidence) -> Finding:
 
 
 @sets("the set-queries contain values that are infrequent", (CASE,), "most values of a set below σ")
-def _infrequent(rows: Evidence) -> Finding:  # noqa: ARG001 - depends only on the data
+def _infrequent(rows: Evidence) -> Finding:
     data = emoji()
     oracle = olh("1", len(data.histogram))
     p, q = oracle.p, oracle.q
