@@ -1,7 +1,6 @@
 """Prints the memory, traffic and CPU time that streams need.
 
     python -m deploy.sizing                    the table in docs/operate/capacity.md
-    python -m deploy.sizing --paper            a table of protocols at a billion reports a day
     python -m deploy.sizing --config worker.toml --rate 5000 --partitions 16
                                                your own streams, each at this rate in reports per second
 
@@ -9,15 +8,13 @@ The formulas are in `deploy/sizing/formulas.py`.
 """
 
 import argparse
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.filesize import decimal
 
 import ldp
-from deploy.sizing.formulas import BATCH_BYTES, DAY, Load, width
-from ldp import wire
+from deploy.sizing.formulas import DAY, Load
 from worker import config as configuration
 from worker.config.rows import row_cost
 from worker.config.windows import cost
@@ -34,9 +31,9 @@ def cases() -> Iterator[Load]:
     windows = cost(windowing, colours.state_size, 7 * DAY * 1000)
     yield Load.of("telemetry in windows", colours, 5_000, 16, windows, publish_every=60)
     yield Load.of("words", ldp.oracle("pgr", "1", 100_000), 10_000, 16, commit_every=5, publish_every=60)
-    yield Load.of(
-        "a billion a day", ldp.oracle("pgr", "1", 1_000_000), 11_574, 32, commit_every=10, publish_every=300
-    )
+    for protocol, partitions in (("pgr", 32), ("hadamard", 32), ("olh", 32), ("pgr", 1_000)):
+        oracle = ldp.oracle(protocol, "1", 1_000_000)
+        yield Load.of("a billion a day", oracle, 11_574, partitions, commit_every=10, publish_every=300)
 
 
 HEAD = (
@@ -110,74 +107,15 @@ def configured(path: Path, rate: float, partitions: int) -> Iterator[Load]:
         )
 
 
-PAPER = tuple(ldp.oracle(name, "1", 10**6) for name in ("pgr", "hadamard", "olh", "subset"))
-REPORTS, PARTITIONS, FEW, PEAK = 10**9, 1_000, 32, 3
-"""Reports per day; many partitions, and few; ratio of the peak rate to the mean."""
-RATE = REPORTS / DAY
-EVERY = 60.0
-"""Seconds between two commits of such large states."""
-
-Row = tuple[str, Callable[[ldp.Oracle, Load], str]]
-COUNTING: tuple[Row, ...] = (
-    ("standard error of Base after a day", lambda o, _: f"{100 * math.sqrt(variance(o) / REPORTS):.3g} %"),
-    ("frame of one report", lambda o, _: size_text(wire.frame_bytes(o.report_bytes))),
-    ("topic, full batches", lambda _, load: f"{size_text(DAY * load.topic_bytes_a_second)}/d"),
-    (
-        "topic, batches of 1",
-        lambda _, load: f"{size_text(DAY * (load.topic_bytes_a_second + RATE * BATCH_BYTES))}/d",
-    ),
-    (f"cores to count, at {PEAK} times the mean", lambda _, load: f"{PEAK * load.report_cores:.2g}"),
-)
-"""Rows that do not depend on the number of partitions."""
-STORING: tuple[Row, ...] = (
-    ("counters per partition, K", lambda o, _: f"{o.state_size:,}"),
-    (
-        "bytes per counter, after a day and a year",
-        lambda o, load: ", ".join(
-            str(width(o, math.ceil(days * REPORTS / load.partitions))) for days in (1, 365)
-        ),
-    ),
-    ("Redis memory, after a year", lambda _, load: size_text(load.redis_bytes)),
-    ("Redis in, at a commit per minute", lambda _, load: f"{size_text(load.commit_bytes(1) / EVERY)}/s"),
-    ("cores for these commits", lambda _, load: f"{load.commit_seconds(1) / EVERY:.2g}"),
-    ("Redis out, per snapshot", lambda _, load: size_text(load.cut_bytes)),
-    ("publisher's memory", lambda _, load: size_text(load.publisher_bytes)),
-    ("CPU to read and sum", lambda _, load: f"{load.cut_seconds:.2g} s"),
-    ("CPU to estimate and publish", lambda _, load: f"{load.estimate_seconds:.2g} s"),
-)
-"""Rows that depend on the number of partitions."""
-
-
-def paper() -> Iterator[str]:
-    """Yields the lines of the table of protocols at a billion reports a day."""
-    yield f"| | {' | '.join(f'`{oracle.name}`' for oracle in PAPER)} |"
-    yield "| --- " * (1 + len(PAPER)) + "|"
-    parts = (
-        ("", COUNTING, PARTITIONS),
-        (f"P = {PARTITIONS:,}: ", STORING, PARTITIONS),
-        (f"P = {FEW}: ", STORING[2:-1], FEW),
-    )
-    for where, rows, partitions in parts:
-        loads = [Load.of(oracle.name, oracle, RATE, partitions) for oracle in PAPER]
-        for name, cell in rows:
-            yield f"| {where}{name} | {' | '.join(cell(load.oracle, load) for load in loads)} |"
-
-
-def variance(oracle: ldp.Oracle) -> float:
-    """Returns the variance of Base at frequency 0, times n."""
-    return float(oracle.q * (1 - oracle.q) / (oracle.p - oracle.q) ** 2)
-
-
 def main() -> None:
     """Runs the command line."""
     parser = argparse.ArgumentParser(prog="python -m deploy.sizing")
-    parser.add_argument("--paper", action="store_true", help="print the table at a billion reports a day")
     parser.add_argument("--config", type=Path, help="print the streams of this configuration")
     parser.add_argument("--rate", type=float, default=1_000.0, help="reports/s of a stream, %(default)g")
     parser.add_argument("--partitions", type=int, default=4, help="partitions of a topic, %(default)s")
     given = parser.parse_args()
     loads = configured(given.config, given.rate, given.partitions) if given.config else cases()
-    print("\n".join(paper() if given.paper else table([*loads])))
+    print("\n".join(table([*loads])))
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ from worker.config.windows import Cost
 from worker.counting import layout
 from worker.service.publishing import MOST_VALUES
 
-RECORD_BYTES, BATCH_BYTES = 8, 61
-"""Bytes of a record without its frame (six 1-byte numbers, a time of 1 or 2 bytes), and of a record batch's header."""
+RECORD_BYTES = 8
+"""Bytes of a record without its frame: six 1-byte numbers, a time of 1 or 2 bytes."""
 COMMIT, COMMIT_CHANGED, COMMIT_NAMED = 603, 235, 60
 """Bytes of a partition's commit without blobs: for the script call and totals, for the keys of each changed blob, and
 for the name and commit id of each cell."""

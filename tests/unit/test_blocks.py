@@ -57,6 +57,7 @@ BLOCKS = {
         "": "tests/unit/ldp/test_examples.py",
     },
     "operate/capacity": {
+        ".venv/bin/ldp plan": READER,
         ".venv/bin/python -m deploy.sizing": READER,
         ".venv/bin/python -m tests.bench": BENCHMARK,
     },

@@ -187,7 +187,7 @@ def test_the_commands_on_files_run(tmp_path):
         ("reference/state-files", "ldp aggregate"),
         ("reference/cli-ldp", "printf"),
         ("operate/capacity", ".venv/bin/python -m deploy.sizing\n"),
-        ("operate/capacity", ".venv/bin/python -m deploy.sizing --paper"),
+        ("operate/capacity", ".venv/bin/ldp plan"),
     ):
         for day in ("monday", "tuesday"):
             (shell.folder / f"{day}.jsonl").write_bytes((shell.folder / "reports.jsonl").read_bytes())
