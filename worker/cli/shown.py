@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
     import ldp
     from ldp.snapshot import Closed, Cut, Period, Snapshot
-    from worker.kafka.snapshots.reader import SnapshotReader
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -84,18 +82,12 @@ def state(window: "Period", progress: "Mapping[str, Closed]") -> str:
     return f"final{bounded}" if window.final else "provisional"
 
 
-def none_there(reader: "SnapshotReader", window: str, start: int | None) -> str:
-    """Returns an error for a missing snapshot; lists the windows on the topic."""
-    stream, there = reader.stream, reader.windows
+def none_there(stream: str, window: str, start: int | None) -> str:
+    """Returns an error for a missing snapshot."""
     if window == "all":
         return f"no snapshot of {stream}"
-    which = f"no window {window!r} of {stream}" + ("" if start is None else f" that starts at {date(start)}")
-    names = [
-        f"{name}: start {date(starts[0].start)}"
-        + (f" to {date(starts[-1].start)}, {len(starts)} windows" if len(starts) > 1 else "")
-        for name, starts in ((name, list(ones)) for name, ones in groupby(there, lambda one: one.name))
-    ]
-    return f"{which} (on the topic: {'; '.join(['all', *names])})"
+    at = "" if start is None else f" that starts at {date(start)}"
+    return f"no window {window!r} of {stream}{at} (watch --list prints the windows)"
 
 
 def render(

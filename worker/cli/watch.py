@@ -94,12 +94,12 @@ def watch(
             began = time.monotonic()
             if not read_all([reader], timeout) and once:
                 return 1
+            missing = none_there(reader.stream, window, begin)
             if not reader.is_there:
-                complain(f"{none_there(reader, window, begin)}; waiting for it")
+                complain(f"{missing}; waiting for it")
             wait = max(0.0, timeout + began - time.monotonic()) if once else None
             if _follow(reader, served.stream, printed, shown, top, wait):
                 return 0
-            missing = none_there(reader, window, begin)
             known = reader.head is not None and window != "all"
             is_there = reader.is_there or (window == "all" and (reader.head or {}).get("reports"))
             broken = reader.why_not if is_there else None

@@ -410,26 +410,17 @@ def test_watch_lists_the_windows(watch, there, log):
     assert json.loads(watch("--list", "--json").stdout) == []
 
 
-def test_watch_names_the_requested_and_the_existing_windows(watch, there, log):
+def test_watch_names_the_requested_window(watch, there, log):
     result = watch("--once", "--window", "2h")
     assert result.exit_code == 1
-    hours = "1h: start 1970-01-01T01:00:00Z to 1970-01-01T03:00:00Z, 3 windows"
-    days = "24h every 1h: start 1970-01-01T03:00:00Z"
-    assert result.stderr == (
-        f"ldp-worker: no window '2h' of s (on the topic: all; {hours}; {days}); waiting for it\n"
-        f"ldp-worker: no window '2h' of s (on the topic: all; {hours}; {days})"
-        " in topic ldp-snapshots after 0.1 s\n"
-    )
+    missing = "ldp-worker: no window '2h' of s (watch --list prints the windows)"
+    assert result.stderr == f"{missing}; waiting for it\n{missing} in topic ldp-snapshots after 0.1 s\n"
     result = watch("--once", "--window", "1h", "--start", "1970-01-01T07:00Z")
-    assert result.stderr.splitlines()[1].startswith(
-        "ldp-worker: no window '1h' of s that starts at 1970-01-01T07:00:00Z (on the topic: all; 1h: start"
-    )
+    missing = "ldp-worker: no window '1h' of s that starts at 1970-01-01T07:00:00Z (watch --list"
+    assert result.stderr.splitlines()[1].startswith(missing)
     log.clear()
     result = watch("--once", "--window", "1h")
-    assert result.stderr == (
-        "ldp-worker: no window '1h' of s (on the topic: all); waiting for it\n"
-        "ldp-worker: no window '1h' of s (on the topic: all) in topic ldp-snapshots after 0.1 s; the cause is unknown\n"
-    )
+    assert result.stderr.endswith(" in topic ldp-snapshots after 0.1 s; the cause is unknown\n")
 
 
 @pytest.mark.parametrize(
@@ -445,17 +436,14 @@ def test_watch_refuses_an_invalid_start(watch, args, said):
     assert said in " ".join(result.stderr.split())
 
 
-def test_waiting_prints_the_existing_windows(watch, there, log, monkeypatch):
+def test_waiting_for_a_window_is_printed(watch, there, log, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(command, "_follow", interrupted)
     result = watch("--window", "2h")
     assert result.exit_code == 0
-    assert result.stderr.startswith(
-        "ldp-worker: no window '2h' of s (on the topic: all; 1h: start 1970-01-01T01:00:00Z to"
-    )
-    assert result.stderr.endswith("; waiting for it\n")
+    assert result.stderr.endswith(" (watch --list prints the windows); waiting for it\n")
     assert watch("--window", "1h").stderr == ""
     log.clear()
     assert watch().stderr == "ldp-worker: no snapshot of s; waiting for it\n"
