@@ -16,8 +16,8 @@ from worker.counting.ports import StateLost, Unavailable
 from worker.kafka.admin import cluster
 from worker.kafka.admin.cluster import Brokers, Cluster
 from worker.kafka.admin.open_transactions import LONG_SECONDS, OpenTransactions
-from worker.kafka.client.brokers import Unreachable
-from worker.kafka.client.errors import BrokerError
+from worker.kafka.client import brokers
+from worker.kafka.client.errors import BrokerError, remedy
 from worker.kafka.client.reading import Passed
 from worker.kafka.client.topics import Topic
 from worker.kafka.reports.reader import NewestReports, newest_reports
@@ -31,7 +31,7 @@ def look(
     findings = list[Finding]()
     there, heads = None, dict[str, Head]()
     try:
-        with cluster.connect(config, on_waiting) as admin:
+        with brokers.connect(config, on_waiting) as admin:
             found = cluster.describe_brokers(admin)
             findings.append(assess_brokers(found))
             findings += assess_abilities(found)
@@ -55,8 +55,10 @@ def look(
             for served in config.streams:
                 if served.topic in there.topics:
                     findings += _reports(config, served, there.topics[served.topic])
-    except Unreachable as error:
+    except brokers.Unreachable as error:
         findings.append(Finding(Level.ERROR, "brokers", str(error), error.advice))
+    except (BrokerError, OSError) as error:
+        findings.append(Finding(Level.ERROR, "brokers", str(error), remedy(error)))
     return findings, there, heads
 
 

@@ -1,8 +1,7 @@
 """Describes brokers, topics, logs and groups for ``ldp-worker check``."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +14,6 @@ from worker.counting.head import Head
 from worker.counting.ports import COUNTED
 from worker.kafka.admin.open_transactions import OpenTransactions, find_open_transactions
 from worker.kafka.client import brokers, topics
-from worker.kafka.client.errors import remedy
 from worker.kafka.client.reading import OnPassed
 from worker.kafka.client.topics import Topic
 from worker.kafka.snapshots.producer import KafkaSnapshotProducer
@@ -48,19 +46,6 @@ class Cluster:
     counted: Mapping[str, Mapping[int, int]] = field(
         default_factory=dict
     )  # committed offset if marked `COUNTED`
-
-
-@contextmanager
-def connect(config: Config, on_waiting: Callable[[str], object]) -> Iterator[KafkaAdminClient]:
-    """Context manager that connects an admin client; see `brokers.connect`.
-
-    Raises `brokers.Unreachable`: no broker accepted the client, or a request in the context failed.
-    """
-    try:
-        with brokers.connect(config, on_waiting) as admin:
-            yield admin
-    except (kafka.errors.KafkaError, OSError) as error:
-        raise brokers.Unreachable(str(error), remedy(error)) from error
 
 
 def describe_brokers(admin: KafkaAdminClient) -> Brokers:
