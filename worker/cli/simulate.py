@@ -180,18 +180,9 @@ def refused(topic: "Topic", span: int) -> str | None:
 
 
 def _refuse_batch(served: "Served", batch: int) -> None:
-    from ldp import wire
-    from worker.kafka.reports import sender
-
     if batch > (most := served.configured.limits.most_reports or batch):
         raise click.BadParameter(
             f"{batch} given; streams.most_reports allows {most}, and workers reject larger records",
-            param_hint="--batch",
-        )
-    size = served.stream.oracle.report_bytes
-    if batch > (most := max(1, (sender.LARGEST_RECORD - wire.HEADER_BYTES) // size)):
-        raise click.BadParameter(
-            f"{batch} given; a report has {size} bytes, and a record has at most {most} reports",
             param_hint="--batch",
         )
 

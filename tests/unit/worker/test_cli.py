@@ -96,7 +96,6 @@ def simulate(run, tmp_path):
 
 
 LABELLED = GOOD.replace("domain_size = 3", 'labels = ["red"]')
-LARGE = GOOD.replace("domain_size = 3", "domain_size = 1048576").replace('"grr"', '"oue"')
 COLUMNS = "\ufefflabel,n\nred,1,more than the header has\n"
 
 
@@ -104,11 +103,6 @@ COLUMNS = "\ufefflabel,n\nred,1,more than the header has\n"
     ("options", "changed", "message"),
     [
         (("--batch", "3"), {"config": GOOD + "most_reports = 2\n"}, "3 given; streams.most_reports allows 2"),
-        (
-            ("--batch", "65"),
-            {"config": LARGE},
-            "65 given; a report has 131072 bytes, and a record has at most 63",
-        ),
         (("--jitter", "90s"), {}, "'90s' given; allowed only with --hours"),
         (("--hours", "6", "--jitter", "90"), {}, "'90' given; a length is a whole number with s, m, h or d"),
         (("--hours", "0"), {}, "--hours"),
