@@ -94,7 +94,7 @@ def watch(
             began = time.monotonic()
             if not read_all([reader], timeout) and once:
                 return 1
-            missing = none_there(reader.stream, window, begin)
+            missing = none_there(served.stream.name, window, begin)
             if not reader.is_there:
                 complain(f"{missing}; waiting for it")
             wait = max(0.0, timeout + began - time.monotonic()) if once else None
