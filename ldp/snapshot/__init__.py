@@ -32,13 +32,24 @@ from ldp.snapshot.contents import (
     Cut,
     Period,
     Recommended,
+    Released,
+    Rest,
     Rows,
     SetAnswer,
     Slots,
     Snapshot,
     TopAnswer,
 )
-from ldp.snapshot.documents import CHUNK, INLINE, SCHEMA, body_document, head_document, progress, rows_of
+from ldp.snapshot.documents import (
+    CHUNK,
+    INLINE,
+    SCHEMA,
+    body_document,
+    head_document,
+    progress,
+    released_of,
+    rows_of,
+)
 from ldp.snapshot.encoding import JSON, Message, delete_window, encode, encode_window
 from ldp.snapshot.largest import largest_message
 from ldp.snapshot.rounding import rounded
@@ -65,6 +76,8 @@ __all__ = [
     "Period",
     "Received",
     "Recommended",
+    "Released",
+    "Rest",
     "Row",
     "RowKey",
     "RowValue",
@@ -85,6 +98,7 @@ __all__ = [
     "head_document",
     "largest_message",
     "progress",
+    "released_of",
     "rounded",
     "rows_of",
     "slots",

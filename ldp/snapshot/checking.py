@@ -99,6 +99,11 @@ def _range(at: str, given: Any) -> None:
         raise _wrong(at, given, "a start and an end that is not before the start")
 
 
+def _step(at: str, given: Any) -> None:
+    if type(given) is not list or [type(one) for one in given] not in ([int, int], [int, type(None)]):
+        raise _wrong(at, given, "a time, and a whole number or null")
+
+
 def _mapping(key: Check, each: Check) -> Check:
     def check(at: str, given: Any) -> None:
         if type(given) is not dict or len(given) > _MOST_KEYS:
@@ -163,11 +168,12 @@ _SHARED = {
 _SOMETIMES = {
     "epsilon": _text("[0-9]{1,200}/[0-9]{1,200}|infinite", "a rational"),
     "published": _integer(0, _LAST_TIME),
+    "withheld": _COUNT,
 }
 _RULE = _fields(
     {"offset": _COUNT, "revision": _COUNT, "most_reports": _or_null(_COUNT), "hamming_weight": _flag},
     {"max_batch_bytes": _COUNT, "windows": _list(_NAME, 1000)}
-    | dict.fromkeys(("grace", "max_out_of_orderness"), _COUNT),
+    | dict.fromkeys(("grace", "max_out_of_orderness", "fewest_new"), _COUNT),
 )
 _SLOTS = {
     "methods": _list(_METHOD, 100),
@@ -175,6 +181,8 @@ _SLOTS = {
 }
 _ROWS = {"topic": _NAME, "older": _or_null(_fields(_SLOTS | {"until": _integer()}))}
 _LINE = {"closed": _integer(), "bounded": _list(_range), "starts": _integers(0)}
+_REST = _fields({"closed": _integer(), "offsets": _OFFSETS})
+_RELEASED = _fields({"closed": _integer(), "fewest": _list(_step, 1 << 16), "rest": _list(_REST, 1000)})
 _ANY = _fields(
     _SHARED | {"schema": _integer(SCHEMA)},
     _SOMETIMES | {"standard_error": _number, "windows": _mapping(_NAME, _fields(_LINE))},
@@ -188,6 +196,7 @@ _HEAD = _fields(
         "floors": _mapping(_PARTITION, _integer()),
         "windows": _mapping(_NAME, _fields(_LINE)),
         "reached": _or_null(_integer()),
+        "released": _RELEASED,
         "lineage": _or_null(_mapping(_NAME, _NAME)),
     },
 )

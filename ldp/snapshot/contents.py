@@ -106,6 +106,43 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class Rest:
+    """The cut at which the rest of a rate was released last.
+
+    The rest is all reports that no released pane contains. `offsets` maps each partition to the offset up to which
+    records were counted, without panes that end after `closed` (ms).
+    """
+
+    closed: int
+    offsets: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Released:
+    """The published part of the counts, if increments have a least size.
+
+    Attributes:
+        closed: panes that end at or before this time in ms are decided: each is released, or joined the rest.
+        fewest: (time, m), ascending: panes that end after the time needed m reports at a rate. None: all join the rest.
+        rest: the last release of the rest at each rate; a single one without rates.
+
+    Example:
+        >>> released = Released(30, ((0, 20), (10, None)), (Rest(10, {0: 7}),))
+        >>> released.fewest_of(10), released.fewest_of(11), released.fewest_of(31)
+        (20, None, None)
+    """
+
+    closed: int
+    fewest: tuple[tuple[int, int | None], ...]
+    rest: tuple[Rest, ...]
+
+    def fewest_of(self, end: int) -> int | None:
+        """Returns the reports that a pane needed; None if it is not released."""
+        steps = [fewest for since, fewest in self.fewest if since < end <= self.closed]
+        return steps[-1] if steps else None
+
+
+@dataclass(frozen=True)
 class Cut:
     """The counted records of a snapshot, with rules, windows and rows.
 
@@ -119,6 +156,7 @@ class Cut:
         rows: the rows that the stream can have on the topic of rows; None without such a topic.
         methods: methods that can have bodies of all time on the snapshot topic; None for all methods.
         reached: highest time in ms up to which windows were closed; None if unknown. Windows added later begin there.
+        released: the published part of the counts; None if all counts are published.
     """
 
     offsets: Mapping[int, int]
@@ -130,6 +168,7 @@ class Cut:
     rows: Rows | None = None
     methods: tuple[str, ...] | None = None
     reached: int | None = None
+    released: Released | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "offsets", dict(sorted(self.offsets.items())))
@@ -238,6 +277,7 @@ class Snapshot(_BitForBit):
         window: the time window of the reports.
         epsilon: ε that one report of an explicit channel spends; None if the document contains ε.
         published: time of publication in ms since the epoch, by the publisher's clock; None for a file.
+        withheld: reports of the window's panes that are only in the counts of all time; None if all are published.
     """
 
     stream: str
@@ -257,6 +297,7 @@ class Snapshot(_BitForBit):
     window: Period = ALL_TIME
     epsilon: str | None = None
     published: int | None = None
+    withheld: int | None = None
 
     def estimate(self) -> Estimate:
         """Returns Base as an estimate with window and labels.

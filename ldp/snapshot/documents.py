@@ -10,6 +10,8 @@ from ldp.snapshot.contents import (
     Closed,
     Period,
     Recommended,
+    Released,
+    Rest,
     Rows,
     SetAnswer,
     Slots,
@@ -47,6 +49,8 @@ def shared_document(snapshot: Snapshot) -> dict[str, Any]:
         document["epsilon"] = snapshot.epsilon
     if snapshot.published is not None:
         document["published"] = snapshot.published
+    if snapshot.withheld is not None:
+        document["withheld"] = snapshot.withheld
     return document | {"snapshot": snapshot.identity}
 
 
@@ -75,6 +79,28 @@ def progress(head: Mapping[str, Any]) -> dict[str, Closed]:
         name: Closed(one["closed"], tuple((a, b) for a, b in one["bounded"]), tuple(one["starts"]))
         for name, one in head.get("windows", {}).items()
     }
+
+
+def released_of(head: Mapping[str, Any]) -> Released | None:
+    """Returns the published part of the counts in a head; None if it is all."""
+    if (released := head.get("released")) is None:
+        return None
+    return Released(
+        released["closed"],
+        tuple((since, fewest) for since, fewest in released["fewest"]),
+        tuple(
+            Rest(one["closed"], {int(p): offset for p, offset in one["offsets"].items()})
+            for one in released["rest"]
+        ),
+    )
+
+
+def _released_document(released: Released) -> dict[str, Any]:
+    rest = [
+        {"closed": one.closed, "offsets": {str(p): offset for p, offset in sorted(one.offsets.items())}}
+        for one in released.rest
+    ]
+    return {"closed": released.closed, "fewest": [list(step) for step in released.fewest], "rest": rest}
 
 
 def rows_of(head: Mapping[str, Any]) -> Rows | None:
@@ -110,6 +136,8 @@ def head_document(snapshot: Snapshot) -> dict[str, Any]:
         }
     if snapshot.cut.reached is not None:
         head |= {"reached": snapshot.cut.reached}
+    if snapshot.cut.released is not None:
+        head |= {"released": _released_document(snapshot.cut.released)}
     if snapshot.cut.rows is not None:
         head |= {"rows": _rows_document(snapshot.cut.rows)}
     return head if snapshot.lineage is None else head | {"lineage": dict(snapshot.lineage)}

@@ -153,7 +153,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
         raise config_error(error) from None
     kafka, redis = _with_tls_paths("kafka", file.kafka, folder), _with_tls_paths("redis", file.redis, folder)
     streams = tuple(
-        served_from(table, f"streams[{i}]", folder, kafka.max_batch_bytes)
+        served_from(table, f"streams[{i}]", folder, kafka.max_batch_bytes, file.snapshots.fewest_new)
         for i, table in enumerate(file.streams)
     )
     refuse_doubles([(f"streams[{i}].name", table.name) for i, table in enumerate(file.streams)])

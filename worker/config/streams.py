@@ -44,7 +44,9 @@ class Served:
         return None if windowing is None else cost(windowing, self.stream.oracle.state_size, self.retain)
 
 
-def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int) -> Served:
+def served_from(
+    table: StreamTable, key: str, folder: Path, max_batch_bytes: int, fewest_new: int = 0
+) -> Served:
     """Builds a stream from its table; raises ConfigError for the first fault."""
     labels, declared = _labels(table, key, folder), _declared(table, key)
     size = table.domain_size if table.domain_size is not None else len(labels or ())
@@ -65,7 +67,9 @@ def served_from(table: StreamTable, key: str, folder: Path, max_batch_bytes: int
         raise ConfigError(f"{key}.labels: {str(error).removeprefix(f'stream {table.name}: ')}") from None
     queries = _queries(table.queries, stream, key)
     windowing, retain = windowing_of(table, key), retained(table)
-    limits = RecordLimits(table.most_reports, True, max_batch_bytes, windowing)
+    limits = RecordLimits(
+        table.most_reports, True, max_batch_bytes, windowing, fewest_new if fewest_new > 1 else 0
+    )
     served = Served(
         stream,
         table.topic,

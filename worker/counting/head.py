@@ -11,7 +11,7 @@ import orjson
 
 import ldp
 from ldp.consistency import METHODS
-from ldp.snapshot import SCHEMA, Closed, Cut, Rows, Snapshot, progress, rows_of
+from ldp.snapshot import SCHEMA, Closed, Cut, Released, Rows, Snapshot, progress, released_of, rows_of
 from ldp.snapshot.checking import MOST_BYTES, check_head
 from worker.counting import rules, windows
 from worker.counting.changed import changes, remedy
@@ -40,6 +40,7 @@ class Head:
         rows: the rows that each window can have on the topic of rows; None if not recorded.
         methods: the methods that can have messages on the snapshot topic.
         reached: the highest time up to which windows were closed; None without windows.
+        released: the published part of the counts; None if all counts are published.
 
     Example:
         >>> head = Head(3, {0: 7}, 5, lineage={"fingerprint": "8e9f39d0"})
@@ -59,6 +60,7 @@ class Head:
     rows: Rows | None = None
     methods: tuple[str, ...] = ()
     reached: int | None = None
+    released: Released | None = None
 
     @classmethod
     def read(cls, value: bytes, stream: str) -> "Head":
@@ -115,6 +117,7 @@ class Head:
             rows_of(body),
             tuple(body.get("methods", METHODS)),
             body.get("reached"),
+            released_of(body),
         )
 
     @classmethod
@@ -134,6 +137,7 @@ class Head:
             cut.rows,
             cut.methods or tuple(METHODS),
             cut.reached,
+            cut.released,
         )
 
     def behind(self, cut: Cut) -> bool:

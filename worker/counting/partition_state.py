@@ -82,6 +82,11 @@ class PartitionState:
         return self.rules[-1].limits.windowing
 
     @property
+    def fewest_new(self) -> int:
+        """The smallest increment of published counts, by the rule at the offset."""
+        return self.rules[max(0, self._begun - 1)].limits.fewest_new
+
+    @property
     def panes(self) -> list[Pane]:
         """The panes that have counts."""
         return [pane for pane in map(pane_of, self.cells) if pane is not None]

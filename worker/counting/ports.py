@@ -268,6 +268,9 @@ class SnapshotProducer(HeadReader, Protocol):
     def publish(self, sequence: int, messages: Sequence[Message], rows: Sequence[Row] = ()) -> None:
         """Publishes a snapshot in one transaction, or raises `Unavailable`."""
 
+    def newest(self) -> Snapshot | None:
+        """Returns the newest committed snapshot of all time, or None; call after `open`."""
+
     def rows(self) -> Sequence[bytes]:
         """Returns the keys of the stream's rows on the topic; can take minutes."""
 

@@ -17,7 +17,7 @@ MAX_BATCH_BYTES = 16 << 20
 """Default limit of a record batch after decompression, in bytes."""
 
 FIELDS = frozenset(("offset", "revision", "most_reports", "hamming_weight", "max_batch_bytes")).union(
-    ("windows", "grace", "max_out_of_orderness")
+    ("windows", "grace", "max_out_of_orderness", "fewest_new")
 )
 """Fields that a recorded rule can have."""
 
@@ -32,12 +32,15 @@ class RecordLimits:
         max_batch_bytes: limit of a record batch after decompression, in bytes; None for no limit. The rule of a
             batch's first offset applies to the whole batch.
         windowing: the windows to count in; None for all time only.
+        fewest_new: smallest number of new reports by which a published count changes, at least 2; 0 for no limit. The
+            publisher applies the highest number of all partitions.
     """
 
     most_reports: int | None
     hamming_weight: bool
     max_batch_bytes: int | None = None
     windowing: Windowing | None = None
+    fewest_new: int = 0
 
     def __str__(self) -> str:
         most = (
@@ -46,7 +49,8 @@ class RecordLimits:
         batch = "any size" if self.max_batch_bytes is None else f"up to {self.max_batch_bytes} bytes"
         weight = "" if self.hamming_weight else ", any Hamming weight"
         text = f"{most} per record{weight}, in batches of {batch}"
-        return text if self.windowing is None else f"{text}, {self.windowing}"
+        text = text if self.windowing is None else f"{text}, {self.windowing}"
+        return f"{text}, at least {self.fewest_new} new reports a snapshot" if self.fewest_new else text
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class Rule:
     limits: RecordLimits
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the rule in JSON types; omits an unset batch limit and windows.
+        """Returns the rule in JSON types; omits unset limits and windows.
 
         Example:
             >>> Rule(7, 1, RecordLimits(100, hamming_weight=True)).as_json()
@@ -90,6 +94,8 @@ class Rule:
         if (w := self.limits.windowing) is not None:
             fields |= {"windows": [*w.windows], "grace": w.grace}
             fields["max_out_of_orderness"] = w.max_out_of_orderness
+        if self.limits.fewest_new:
+            fields["fewest_new"] = self.limits.fewest_new
         return fields
 
 
@@ -143,7 +149,7 @@ def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
 
 def _has_right_types(rule: Rule) -> bool:
     limits = rule.limits
-    numbers: list[object] = [rule.offset, rule.revision]
+    numbers: list[object] = [rule.offset, rule.revision, limits.fewest_new]
     numbers += [n for n in (limits.most_reports, limits.max_batch_bytes) if n is not None]
     if limits.windowing is not None:
         numbers += [limits.windowing.grace, limits.windowing.max_out_of_orderness]

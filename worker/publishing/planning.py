@@ -1,7 +1,7 @@
 """Plans the next snapshot from a cut of the store and the newest head."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import ldp
 from ldp.consistency import METHODS
@@ -9,8 +9,10 @@ from ldp.query import Query
 from ldp.snapshot import Closed, Cut, Period
 from worker.counting.changed import NEW_NAME
 from worker.counting.head import Head
+from worker.counting.partition_state import Cell
 from worker.counting.ports import StateLost
-from worker.publishing import window_progress
+from worker.publishing import release, window_progress
+from worker.publishing.release import Counts, Release
 from worker.publishing.rows import RowTopic
 from worker.publishing.stored_cut import StoredCut
 from worker.publishing.window_progress import Due, WindowProgress
@@ -27,7 +29,6 @@ class Content:
         queries: the queries that snapshots answer.
         level: confidence level of Base's intervals.
         methods: the published methods, including Base.
-        fewest_new: minimum number of new reports in a snapshot, unless a partition has reached its limit of panes.
         idle_timeout: a partition is idle if its watermark has not advanced for this many seconds.
         retain: lifetime of a window's messages after the window's end, in milliseconds; None: forever.
         rows: the topic of rows.
@@ -38,7 +39,6 @@ class Content:
     queries: Sequence[Query] = ()
     level: float = 0.95
     methods: Sequence[str] = tuple(METHODS)
-    fewest_new: int = 0
     idle_timeout: float = 300.0
     retain: int | None = None
     rows: RowTopic = RowTopic()  # noqa: RUF009  # frozen
@@ -56,6 +56,7 @@ class Plan:
         windows: the window progress of the cut; None without windows.
         cut: the cut as the next head records it.
         reports: the number of reports in the cut.
+        release: the counts to publish; None for all.
     """
 
     head: Head
@@ -63,6 +64,7 @@ class Plan:
     windows: WindowProgress | None
     cut: Cut
     reports: int
+    release: Release | None = None
 
     @classmethod
     def of(
@@ -80,6 +82,33 @@ class Plan:
             reached=None if windows is None else windows.reached,
         )
         return cls(head, stored, windows, cut, sum(state.reports for state in states.values()))
+
+    def releasing(self, stream: ldp.Stream, published: Counts, fewest: int) -> "Plan":
+        """Returns the plan that changes published counts by at least ``fewest``.
+
+        ``published`` are the counts of the newest snapshot of all time, as supports.
+        """
+        oracle, rates = stream.oracle, len(published.reports) if "rates" in stream.document() else 0
+        panes = self.stored.panes(stream)
+        before, merged = self.head.released, 0
+        if before is None:
+            before, merged = release.begin(published, self.head.offsets if published.n else {}, panes)
+        windows = self.windows
+        cut = release.Cut(
+            self.cut.offsets,
+            _counts(self.stored.total(stream), rates),
+            {pane: _counts(cell, rates) for pane, cell in panes.items()},
+            0 if windows is None else windows.closed,
+            merged if windows is None else max(merged, windows.merged),
+        )
+        found = release.release(
+            before,
+            published,
+            cut,
+            fewest,
+            lambda states: Counts.of(states.n, oracle.support(states.vector.ravel()), rates),
+        )
+        return replace(self, cut=replace(self.cut, released=found.head), release=found)
 
     @property
     def admits(self) -> bool:
@@ -114,27 +143,41 @@ class Plan:
         head, cut = self.head, self.cut
         if not self.reports:
             return self.admits
+        if self.release is not None and self.release.changed:
+            return True
         if otherwise or {*head.methods} != {*content.methods}:
             return True
-        last = head.offsets, head.gaps, head.uncounted, head.rules, head.floors, closed(head.progress)
-        return (cut.offsets, cut.gaps, cut.uncounted, cut.rules, cut.floors, closed(cut.progress)) != last
+        last = head.gaps, head.uncounted, head.rules, head.floors, closed(head.progress)
+        if (cut.gaps, cut.uncounted, cut.rules, cut.floors, closed(cut.progress)) != last:
+            return True
+        return self.release is None and cut.offsets != head.offsets
 
-    def is_held_back(self, content: Content) -> bool:
-        """Returns whether too few reports are new and no partition is full."""
-        if any(state.full for state in self.stored.states.values()):
-            return False
-        changed = self.reports != self.head.reports or self.cut.gaps != self.head.gaps
-        few = changed and abs(self.reports - self.head.reports) < content.fewest_new
-        return few or self.reports < content.fewest_new
+    @property
+    def is_held_back(self) -> bool:
+        """Whether new counts exist, but too few to change published ones."""
+        return self.release is not None and self.cut.offsets != self.head.offsets
 
-    def announces(self, content: Content) -> bool:
-        """Returns whether to publish a head that only admits partitions."""
-        return not self.reports or (not self.head.reports and self.is_held_back(content))
+    @property
+    def announces(self) -> bool:
+        """Whether to publish a head without a snapshot."""
+        return not (self.reports if self.release is None else self.release.counts.n)
 
     def due(self, written: Mapping[Period, Written]) -> list[Due]:
-        """Returns windows that become final, and open windows that changed."""
+        """Returns windows that become final, and open windows that changed.
+
+        If the size of increments is limited, only final windows with released reports.
+        """
         windows = [] if self.windows is None else self.windows.due
+        if self.release is not None:
+            return [due for due in windows if due.period.final and self.counts(due.period)[0].n]
         return [due for due in windows if written.get(due.period) != self.written(due)]
+
+    def counts(self, window: Period) -> tuple[Counts, int]:
+        """Returns the released states of a window, and its other reports."""
+        assert self.release is not None
+        assert window.start is not None
+        assert window.end is not None
+        return self.release.window(window.start, window.end)
 
     def written(self, due: Due) -> Written:
         """Returns the version of a window's contents."""
@@ -146,6 +189,10 @@ class Plan:
     def is_complete(self, due: Due) -> bool:
         """Returns whether the counts of a window contain all its reports."""
         return due.complete and not self.cut.uncounted
+
+
+def _counts(cell: Cell, rates: int) -> Counts:
+    return Counts.of(cell.reports, cell.state, rates)
 
 
 def closed(listed: Mapping[str, Closed]) -> dict[str, int]:

@@ -10,15 +10,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 import ldp
+from ldp.oracles.rated_estimate import RatedEstimate
 from ldp.snapshot import Period
+from worker.counting.changed import NEW_NAME
 from worker.counting.claim import foreign, peek
 from worker.counting.head import Head
-from worker.counting.ports import Events, SnapshotProducer, StateReader, Unavailable
+from worker.counting.ports import Events, SnapshotProducer, StateLost, StateReader, Unavailable
 from worker.publishing import stored_cut, taking
 from worker.publishing.comparing import Comparer
 from worker.publishing.planning import Content, Plan, Written, closed
 from worker.publishing.recommender import Recommender
+from worker.publishing.release import Counts
 from worker.publishing.stored_cut import StoredCut
 from worker.publishing.window_progress import Due
 
@@ -78,6 +83,7 @@ class Publisher:
         self._recommender, self._events, self._clock = recommender, events, clock
         self._comparer = Comparer(content.queries, content.changed_level, content.changed_at_least)
         self._head: Head | None = None
+        self._counts: Counts | None = None
         self._taken_over: float | None = None
         self._warned: Sequence[int] = ()
         self._behind_due: float | None = None
@@ -147,18 +153,19 @@ class Publisher:
                 return
             self._behind_due = None
             plan.demand_consistent(self._stream)
+            if (fewest := plan.stored.fewest_new) > 1:
+                plan = plan.releasing(self._stream, self._published(self._head), fewest)
             otherwise = self._recommender.methods != self._recommended or not self._content.rows.is_recorded(
                 self._head
             )
             new, seconds = plan.is_new(self._content, otherwise=otherwise), None
-            held_back = new and not plan.admits and plan.is_held_back(self._content)
-            if (new and not held_back) or self._is_gone(plan):
+            if new or self._is_gone(plan):
                 # Steps 5 to 10.
                 if not self._publish(lineage, plan):
                     return
-                held_back, seconds = False, time.perf_counter() - began
+                seconds = time.perf_counter() - began
             self._emit_windows_closed(plan.stored)
-            if not held_back:
+            if seconds is not None or not plan.is_held_back:
                 self._events.checked(seconds)
         except Unavailable as error:
             self._events.publish_failed(error)
@@ -191,6 +198,29 @@ class Publisher:
                 self._events.warning("snapshot.uncounted", partitions=stored.uncounted)
         return Plan.of(head, stored, partitions, self._still(stored, partitions))
 
+    def _published(self, head: Head) -> Counts:
+        """Returns the published counts of all time, as supports.
+
+        After a take-over they are read from the snapshot topic, where they were published together with the head.
+        """
+        if self._counts is not None:
+            return self._counts
+        oracle, rates = self._stream.oracle, len(self._stream.document().get("rates", ()))
+        if not head.reports:
+            self._counts = Counts.of(0, oracle.support(oracle.zeros()), rates)
+            return self._counts
+        newest = self._snapshot_producer.newest()
+        if newest is None or newest.sequence != head.sequence:
+            raise StateLost(
+                f"stream {self._stream.name!r}: the messages of snapshot {head.sequence} are missing on the snapshot"
+                " topic, so the size of the next increment is unknown.",
+                f"delete the message {self._stream.name}/head, or {NEW_NAME}",
+            )
+        estimate = newest.estimate()
+        counts = estimate.state if isinstance(estimate, RatedEstimate) else estimate.known_counts()
+        self._counts = Counts.of(head.reports, counts.astype(np.int64), rates)
+        return self._counts
+
     def _is_gone(self, plan: Plan) -> bool:
         """Returns whether the head was deleted before all owners read it."""
         states = plan.stored.states
@@ -210,7 +240,7 @@ class Publisher:
             self._events.warning("snapshot.behind", head=head, cut=cut)
 
     def _warn_if_renumbered(self, plan: Plan, *, opens: bool) -> None:
-        enough = plan.reports >= max(1, self._content.fewest_new)
+        enough = plan.reports >= max(1, plan.stored.fewest_new)
         if opens and not plan.head.sequence and enough and (self._group.epoch() or 0) > 1:
             self._events.warning(
                 "snapshot.renumbered",
@@ -248,7 +278,7 @@ class Publisher:
         """Publishes a planned snapshot; returns False if ownership was lost."""
         # Step 5.
         due = list[Due]()
-        if plan.announces(self._content):
+        if plan.announces:
             taken = taking.announce(self._stream, plan, self._content, lineage)
         else:
             open_now = set() if plan.windows is None else {one.period for one in plan.windows.due}
@@ -265,6 +295,7 @@ class Publisher:
         # Step 10.
         self._taken_over = None
         self._head = Head.of(taken.snapshot)
+        self._counts = None if plan.release is None else plan.release.counts
         self._heard = self._clock()
         if taken.estimate is not None:
             self._written |= {one.period: plan.written(one) for one in due}
@@ -275,6 +306,6 @@ class Publisher:
         return True
 
     def _let_go(self) -> None:
-        self._head = self._taken_over = None
+        self._head = self._counts = self._taken_over = None
         self._written.clear()
         self._snapshot_producer.close()

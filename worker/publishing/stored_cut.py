@@ -12,6 +12,7 @@ from worker.counting.claim import peek, unreadable
 from worker.counting.lineage import differing, identity
 from worker.counting.partition_state import Cell, PartitionState
 from worker.counting.ports import StateLost, StateReader, StoredPartition, Unavailable
+from worker.counting.windows import Pane
 
 _MOST, _MOST_BYTES = 10, 32 << 20
 """Limits of one read: the number of partitions, and the bytes of their all-time counts."""
@@ -39,6 +40,21 @@ class StoredCut:
             total.reports += part.reports
             np.add(total.state, part.state, out=total.state)
         return total
+
+    @property
+    def fewest_new(self) -> int:
+        """The smallest increment of published counts: the highest of all partitions."""
+        return max((state.fewest_new for state in self.states.values()), default=0)
+
+    def panes(self, stream: ldp.Stream) -> dict[Pane, Cell]:
+        """Sums the counts of each pane over all partitions."""
+        totals = dict[Pane, Cell]()
+        for state in self.states.values():
+            for pane in state.panes:
+                total = totals.setdefault(pane, Cell(0, stream.oracle.zeros()))
+                total.reports += state.cells[str(pane)].reports
+                np.add(total.state, state.cells[str(pane)].state, out=total.state)
+        return totals
 
     def written(self, start: int, end: int) -> frozenset[tuple[int, str, str]]:
         """Returns the commits that wrote a window's panes, to detect changes."""

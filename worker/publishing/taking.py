@@ -15,6 +15,7 @@ from worker.counting.head import named
 from worker.counting.partition_state import Cell
 from worker.publishing import window_progress
 from worker.publishing.planning import Content, Plan
+from worker.publishing.release import Release
 from worker.publishing.window_progress import Due
 
 
@@ -41,7 +42,9 @@ def announce(stream: ldp.Stream, plan: Plan, content: Content, lineage: str) -> 
     """Returns a head that admits partitions, without a snapshot."""
     head = plan.head
     rows, methods = content.rows.carried(head), _recorded(head.methods)
-    cut = replace(plan.cut, progress=head.progress, reached=head.reached, rows=rows, methods=methods)
+    cut = replace(plan.cut, rows=rows, methods=methods)
+    if plan.release is None:
+        cut = replace(cut, progress=head.progress, reached=head.reached)
     origin = named(stream, lineage)
     taken = snapshot.announce(stream, cut, head.sequence + 1, origin, uuid4().hex, published=_now())
     return Taken(taken, snapshot.encode(taken))
@@ -85,7 +88,10 @@ def take(
         identity=uuid4().hex,
         published=_now(),
     )
-    estimate = _estimate(stream, stored.total(stream), Period())
+    if plan.release is None:
+        estimate = _estimate(stream, stored.total(stream), Period())
+    else:
+        estimate = _released(stream, plan.release)
     taken = of(estimate=estimate, recommended=recommended)
     # the head lists the methods that can have bodies: delete the bodies of former methods, also of open windows
     former = [method for method in head.methods if method not in content.methods]
@@ -94,9 +100,9 @@ def take(
     sent, finals = [*planned.of(taken), *planned.stale], list[tuple[Period, ldp.Estimate]]()
     for one in due:
         heartbeat()
-        part = _estimate(stream, stored.total(stream, one.period.start, one.period.end), one.period)
+        part, withheld = _window(stream, plan, one.period)
         whole = plan.is_complete(one)
-        of_window = of(estimate=part, window=one.period, complete=whole)
+        of_window = replace(of(estimate=part, window=one.period, complete=whole), withheld=withheld)
         # tombstones first: a reader that lists windows by their messages drops a window at its tombstone
         messages += snapshot.delete_window(taken, one.period, former)
         messages += snapshot.encode_window(of_window)
@@ -106,6 +112,19 @@ def take(
         messages += snapshot.delete_window(taken, period)
         sent += planned.deleted(period)
     return Taken(taken, messages, sent, estimate, finals)
+
+
+def _released(stream: ldp.Stream, release: Release) -> ldp.Estimate:
+    estimate = stream.oracle.estimate(release.counts.vector.ravel(), release.counts.n)
+    return estimate.declared(stream.privacy)
+
+
+def _window(stream: ldp.Stream, plan: Plan, window: Period) -> tuple[ldp.Estimate, int | None]:
+    """Returns a window's estimate, and the number of reports withheld from it."""
+    if plan.release is None:
+        return _estimate(stream, plan.stored.total(stream, window.start, window.end), window), None
+    counts, withheld = plan.counts(window)
+    return _estimate(stream, Cell(counts.n, counts.vector.ravel()), window), withheld
 
 
 def _take_rounded(stream: ldp.Stream, **given: Any) -> Snapshot:

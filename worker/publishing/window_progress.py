@@ -38,6 +38,8 @@ class WindowProgress:
         due: windows that become final, and open windows that may have changed; in order of time for each name.
         reached: the highest time up to which windows were closed.
         come: the current event time, to compute the ages of final windows.
+        closed: panes that end at or before this time are closed in every partition, and in those admitted later.
+        merged: the highest end of panes that were evicted or closed as bounded, perhaps before they were closed.
     """
 
     floors: Mapping[int, int]
@@ -45,6 +47,8 @@ class WindowProgress:
     due: Sequence[Due]
     reached: int
     come: int
+    closed: int
+    merged: int
 
 
 def decide(
@@ -85,7 +89,21 @@ def decide(
             first = max(since, *(state.windows.evicted_to for state in states.values()))
             due += _due(window, before, progress[name], first, states)
     floors = {p: head.floors.get(p, floor) for p in {*partitions, *head.floors}}
-    return WindowProgress(floors, progress, due, reached, _event_time(reached, states.values()))
+    come = _event_time(reached, states.values())
+    closed = min(
+        (states[p].windows.closed if p in states and p in head.floors else 0 for p in floors), default=0
+    )
+    return WindowProgress(
+        floors, progress, due, reached, come, min(closed, reached), _merged(progress, states.values())
+    )
+
+
+def _merged(progress: Mapping[str, Closed], states: Collection[PartitionState]) -> int:
+    """Returns the highest end of evicted panes and of windows closed as bounded."""
+    bounded = (
+        line.bounded[-1][1] - windows.parse(name).every for name, line in progress.items() if line.bounded
+    )
+    return max((*bounded, *(state.windows.evicted_to for state in states)), default=0)
 
 
 def _event_time(reached: int, states: Collection[PartitionState]) -> int:

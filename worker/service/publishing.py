@@ -66,7 +66,6 @@ def publisher(
         queries,
         snapshots.level,
         methods,
-        snapshots.fewest_new,
         served.idle_timeout,
         served.retain,
         RowTopic(config.rows.topic, config.slots(served)),

@@ -7,7 +7,7 @@ therefore waits until every transaction below the topic's end has ended.
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kafka import TopicPartition
@@ -16,7 +16,7 @@ from kafka.admin import OffsetSpec
 from kafka.protocol.consumer.offsets import IsolationLevel
 
 import ldp
-from ldp.snapshot import Message, Row
+from ldp.snapshot import Incomplete, Message, Row, Snapshot, assemble
 from worker.counting.head import Head, NewerHead
 from worker.counting.ports import StateLost, Unavailable
 from worker.kafka.client import quirks, reading
@@ -112,6 +112,32 @@ class KafkaSnapshotProducer:
             waiting.append((answer, len(message.body)))
             size += len(message.body)
         return sent
+
+    def newest(self) -> Snapshot | None:
+        """Reads the newest snapshot of all time backwards; O(topic) at worst."""
+        name, tp = self._stream.name, TopicPartition(self._topic.name, PARTITION)
+        begins = tuple(f"{name}/{part}".encode() for part in ("head", "domain", "all/"))
+        received = dict[str, tuple[Mapping[str, bytes], bytes]]()
+        try:
+            with contextlib.closing(self._topic.admin()) as admin:
+                bounds = self._bounds(admin, self._topic.name, decided=True, wait_seconds=TIMEOUT_SECONDS)
+            consumer = self._topic.consumer("read_committed", f"{name}/".encode(), self._on_passed)
+            with contextlib.ExitStack() as closing:
+                closing.callback(consumer.close, autocommit=False)
+                for offsets in _backwards(*bounds):
+                    records = reading.records(
+                        consumer, tp, *offsets, self._heartbeat, TIMEOUT_SECONDS, self._clock
+                    )
+                    received = {
+                        record.key.decode(): (dict(record.headers), record.value or b"")
+                        for record in records
+                        if record.key and record.key.startswith(begins)
+                    } | received
+                    with contextlib.suppress(Incomplete):
+                        return assemble(name, received)
+        except kafka_errors.KafkaError as error:
+            raise unavailable(error, "reading the newest snapshot of", self._topic.name) from error
+        return None
 
     def rows(self) -> list[bytes]:
         """Returns the stream's keys on the topic of rows; O(topic)."""

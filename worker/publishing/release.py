@@ -1,0 +1,166 @@
+"""The release rule: each published count changes by at least m reports at once.
+
+Atoms are the finest cells that published vectors are sums of. Each pane is an atom at each rate, and so is the rest:
+late and undated reports, and panes with fewer than m reports. Each atom has one released version, which all vectors of
+a snapshot use. It changes only by an increment of at least m new reports.
+
+Therefore every published vector is a sum of increments, and each report is in one increment. Every integer combination
+of published vectors, of any snapshots, is zero or covers at least m reports.
+
+- A pane is decided once, when every partition has closed it. With at least m reports it is released, otherwise it joins
+  the rest. Open panes are not released.
+- A pane that a partition merged, or that was closed as bounded, before every partition closed it joins the rest.
+- The rest is released when its new reports, minus lost ones, are at least m.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp.snapshot import Released, Rest
+from worker.counting.windows import Pane
+
+Vector = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counts of a cell by rate.
+
+    Attributes:
+        reports: (rates,) the number of reports at each rate; one number without rates.
+        vector: (rates, k) the oracle's state, or the support of each value, at each rate.
+    """
+
+    reports: Vector
+    vector: Vector
+
+    @classmethod
+    def of(cls, reports: int, vector: Vector, rates: int) -> Counts:
+        """Splits a cell by rate; with rates, each entry counts reports."""
+        split = vector.reshape(max(1, rates), -1)
+        return cls(split.sum(axis=1) if rates else np.array([reports]), split)
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(self.reports + other.reports, self.vector + other.vector)
+
+    def __sub__(self, other: Counts) -> Counts:
+        return Counts(self.reports - other.reports, self.vector - other.vector)
+
+    def at_least(self, fewest: int | None) -> Counts:
+        """Returns the counts of the rates with enough reports; None: of no rate."""
+        enough = self.reports >= (np.inf if fewest is None else fewest)
+        return Counts(self.reports * enough, self.vector * enough[:, None])
+
+    @property
+    def n(self) -> int:
+        """The number of reports."""
+        return int(self.reports.sum())
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The counted reports of all partitions at their offsets.
+
+    Attributes:
+        offsets: partition -> offset up to which records are counted.
+        total: all counts.
+        panes: the counts of each pane; `total` includes them.
+        closed: panes that end at or before this time are closed in every partition, and in those added later.
+        merged: a pane that ends at or before this time joins the rest, unless it was decided before.
+    """
+
+    offsets: Mapping[int, int]
+    total: Counts
+    panes: Mapping[Pane, Counts]
+    closed: int = 0
+    merged: int = 0
+
+
+@dataclass(frozen=True)
+class Release:
+    """The released counts of a snapshot.
+
+    Attributes:
+        head: the part that the head records.
+        counts: the released counts of all time.
+        changed: whether `counts` differ from the previous ones.
+        panes: the counted panes.
+    """
+
+    head: Released
+    counts: Counts
+    changed: bool
+    panes: Mapping[Pane, Counts]
+
+    def window(self, start: int, end: int) -> tuple[Counts, int]:
+        """Returns the released counts of a final window, and its other reports."""
+        within = {pane: counts for pane, counts in self.panes.items() if pane.within(start, end)}
+        shown = _sum((_decided(self.head, pane, own) for pane, own in within.items()), self.counts)
+        return shown, sum(counts.n for counts in within.values()) - shown.n
+
+
+def release(
+    before: Released, published: Counts, cut: Cut, fewest: int, support: Callable[[Counts], Counts]
+) -> Release:
+    """Returns the counts to release at a cut; O(panes · k).
+
+    Args:
+        before: the newest head's record.
+        published: the counts that the newest snapshot of all time has, as supports.
+        cut: the counts.
+        fewest: m, the smallest increment, at least 2.
+        support: returns the supports of counts that are states; linear.
+
+    Example:
+        >>> counts = lambda *of: Counts.of(sum(of), np.array(of), 0)
+        >>> begin, nothing = Released(0, (), (Rest(0, {}),)), counts(0, 0)
+        >>> cut = Cut({0: 9}, counts(4, 3), {Pane(0, 10): counts(2, 1), Pane(10, 10): counts(0, 1)}, closed=20)
+        >>> first = release(begin, nothing, cut, 3, lambda states: states)
+        >>> first.counts.n, first.window(0, 10)[0].n, first.window(10, 20)
+        (7, 3, (Counts(reports=array([0]), vector=array([[0, 0]])), 1))
+    """
+    closed = max(before.closed, cut.closed)
+    end = max(closed, cut.merged)
+    steps = _step(_step(before.fewest, before.closed, closed, fewest), closed, end, None)
+    head = Released(end, steps, before.rest)
+    newly = (_decided(head, pane, own) for pane, own in cut.panes.items() if before.closed < pane.end <= end)
+    grown = published + support(_sum(newly, cut.total))
+    settled = cut.total - _sum((own for pane, own in cut.panes.items() if pane.end > end), cut.total)
+    new = support(settled) - grown
+    rest = new.at_least(fewest)
+    here = Rest(end, dict(cut.offsets))
+    marks = tuple(here if n else mark for n, mark in zip(rest.reports.tolist(), before.rest, strict=True))
+    counts = grown + rest
+    changed = bool((counts.reports != published.reports).any())
+    return Release(replace(head, rest=marks), counts, changed, cut.panes)
+
+
+def begin(published: Counts, offsets: Mapping[int, int], panes: Iterable[Pane]) -> tuple[Released, int]:
+    """Returns the record before the first release, and its `Cut.merged`.
+
+    Earlier snapshots may have shown a part of each pane, so all these panes join the rest. ``published`` and
+    ``offsets`` are of the newest snapshot, or zero and empty.
+    """
+    merged = max((pane.end for pane in panes), default=0) if offsets else 0
+    return Released(0, (), (Rest(merged, dict(offsets)),) * len(published.reports)), merged
+
+
+def _step(
+    steps: tuple[tuple[int, int | None], ...], begin: int, end: int, fewest: int | None
+) -> tuple[tuple[int, int | None], ...]:
+    """Adds the m of panes that end in (begin, end]."""
+    same = bool(steps) and steps[-1][1] == fewest
+    return steps if same or begin >= end else (*steps, (begin, fewest))
+
+
+def _decided(head: Released, pane: Pane, counts: Counts) -> Counts:
+    return counts.at_least(head.fewest_of(pane.end))
+
+
+def _sum(parts: Iterable[Counts], like: Counts) -> Counts:
+    return sum(parts, Counts(np.zeros_like(like.reports), np.zeros_like(like.vector)))
