@@ -119,7 +119,8 @@ class Plan:
         """Checks a cut that is not behind the head for contradictions.
 
         Raises:
-            StateLost: the rules of the cut contradict the head, or the cut has fewer reports and no new gap.
+            StateLost: the rules of the cut contradict the head, or the cut has fewer reports and no new gap. Released
+                reports may be more than counted ones after a loss that the operator accepted.
         """
         head = self.head
         if differing := head.contradicts(self.cut):
@@ -128,7 +129,7 @@ class Plan:
                 f" rules than in snapshot {head.sequence}.",
                 f"restore Redis, or {NEW_NAME}",
             )
-        if self.reports < head.reports and self.cut.gaps == head.gaps:
+        if head.released is None and self.reports < head.reports and self.cut.gaps == head.gaps:
             raise StateLost(
                 f"stream {stream.name!r}: Redis has {self.reports} reports, but snapshot {head.sequence} has"
                 f" {head.reports}, and there is no new gap.",
@@ -141,8 +142,8 @@ class Plan:
         ``otherwise`` is True if something other than the cut or the methods has changed.
         """
         head, cut = self.head, self.cut
-        if not self.reports:
-            return self.admits
+        if self.announces:
+            return self.admits or (self.release is not None and closed(cut.progress) != closed(head.progress))
         if self.release is not None and self.release.changed:
             return True
         if otherwise or {*head.methods} != {*content.methods}:

@@ -1,7 +1,8 @@
 """The topics that a worker writes to, in memory: dead letters and snapshots."""
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -9,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp.frames import VERDICTS
-from ldp.snapshot import Message, Row
-from tests.support.memory.world import World
+from ldp.snapshot import Message, Row, Snapshot, assemble
+from tests.support.memory.world import Counted, World
 from worker.counting.columns import Batch
 from worker.counting.head import Head
 from worker.counting.lateness import Late
@@ -76,6 +77,53 @@ class MemorySnapshotProducer:
             raise Unavailable("a transaction is open")
         return world.heads[-1] if world.heads else Head()
 
+    def newest(self) -> Snapshot | None:
+        return assemble(self.world.stream.name, self.world.received)
+
+    def recount(self, head: Any, offsets: Mapping[int, int], gaps: Any) -> list[Counted]:
+        """Recounts the logs up to some offsets, by a head's rules."""
+        world = self.world
+        return [
+            world.recount(
+                p,
+                world.starts.get(p, offset),
+                offset,
+                gaps.get(str(p), []),
+                head["rules"][str(p)],
+                head.get("floors", {}).get(str(p)),
+            )
+            for p, offset in offsets.items()
+        ]
+
+    def released(self, head: Any, counted: Sequence[Counted]) -> Callable[[int | None, int], Any]:
+        """Returns the released counts of a window, or of all time, from the log and the head alone."""
+        world, record = self.world, head.get("released")
+
+        def summed(parts: Sequence[Counted]) -> dict[tuple[int, int], Any]:
+            named = {pane for c in parts for pane in c.panes.counts}
+            return {pane: sum(np.array(c.panes.counts.get(pane, zero)) for c in parts) for pane in named}
+
+        def needed(end: int) -> float:
+            if end > record["closed"]:
+                return math.inf
+            steps = [fewest for since, fewest in record["fewest"] if since < end]
+            return math.inf if not steps or steps[-1] is None else steps[-1]
+
+        def of(start: int | None, end: int) -> Any:
+            if start is not None:
+                within = [c for (a, b), c in summed(counted).items() if start <= a and b <= end and c.sum() >= needed(b)]
+                return sum(within, np.array(zero))
+            (rest,) = record["rest"]
+            gaps = world.rest_gaps.setdefault(json.dumps(rest), head["gaps"])
+            then = self.recount(head, {int(p): at for p, at in rest["offsets"].items()}, gaps)
+            total = sum((np.array(c.state) for c in then), np.array(zero))
+            total = total - sum((c for (_, b), c in summed(then).items() if b > rest["closed"]), np.array(zero))
+            later = [c for (_, b), c in summed(counted).items() if b > rest["closed"] and c.sum() >= needed(b)]
+            return sum(later, total)
+
+        zero = [0] * world.stream.oracle.domain_size
+        return of
+
     def rows(self) -> list[bytes]:
         raise NotImplementedError("no process of this world writes rows")
 
@@ -96,19 +144,12 @@ class MemorySnapshotProducer:
         last, cut = world.snapshots[-1] if world.snapshots else (0, {})
         assert sequence == head["sequence"] == last + 1, "the sequence has a gap"
         assert all(offsets.get(p, -1) >= offset for p, offset in cut.items()), "a snapshot went back"
-        counted = [
-            world.recount(
-                p,
-                world.starts.get(p, offset),
-                offset,
-                head["gaps"].get(str(p), []),
-                head["rules"][str(p)],
-                head.get("floors", {}).get(str(p)),
-            )
-            for p, offset in offsets.items()
-        ]
+        counted = self.recount(head, offsets, head["gaps"])
         reports = sum(c.reports for c in counted)
         bodies = [json.loads(m.body) for m in messages if m.key.endswith("/base") and m.body]
+        released = self.released(head, counted)
+        if "released" in head:
+            reports = int(sum(released(None, 0)))
         # a head that only admits partitions has no reports
         assert head["reports"] == (reports if bodies else 0), (head, reports, [c.panes for c in counted])
         if world.heads and reports < world.heads[-1].reports:
@@ -125,11 +166,19 @@ class MemorySnapshotProducer:
             whole = window["start"] is None
             start, end = milli(window["start"]), milli(window["end"])
             parts = [c.state if whole else c.panes.window(start, end) for c in counted]
-            support, n = np.sum(parts, axis=0), int(np.sum(parts))
+            support = np.sum(parts, axis=0)
+            if "released" in head:
+                shown = released(None if whole else start, end)
+                assert body.get("withheld") == (None if whole else int(np.sum(support - shown)))
+                support = shown
+            n = int(np.sum(support))
             p, q = float(world.stream.oracle.p), float(world.stream.oracle.q)
             assert body["reports"] == n
             np.testing.assert_allclose(body["frequencies"], (support / n - q) / (p - q), atol=1e-12)
         world.snapshots.append((sequence, offsets))
+        if bodies:
+            marked = [(m.key, (dict(m.headers(sequence)), m.body)) for m in messages if m.window.start is None]
+            world.received = dict(marked)
         world.heads.append(Head.parse(head))
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ldp
@@ -67,6 +67,8 @@ class World:
         self.late_said: dict[tuple[int, int], set[tuple[int, ...]]] = {}
         self.snapshots: list[tuple[int, dict[int, int]]] = []
         self.heads: list[Head] = []
+        self.received: dict[str, Any] = {}  # messages of the newest snapshot of all time
+        self.rest_gaps: dict[str, Any] = {}  # gaps that were known when the rest was released
         self.said: Head | None = None
         self.begun_until: float | None = None
         self.open_until = 0.0
@@ -74,6 +76,12 @@ class World:
         self.recount_after: int | None = None
         self.late: list[Callable[[], object]] = []  # commits that are on their way to Kafka
         self.told = partitions  # number of partitions that publishers know
+
+    def choose(self, fewest_new: int) -> None:
+        """Sets another size of increments for workers that start later."""
+        before = self.configured
+        limits = replace(before.limits, fewest_new=fewest_new)
+        self.configured = RequestedRule(None if before.revision is None else before.revision + 1, limits)
 
     def grow(self) -> None:
         """Adds a partition to the topic and to the group."""

@@ -435,8 +435,8 @@ def test_continuing_owners_do_not_wait_for_another_streams_transaction() -> None
 
 def test_a_snapshot_with_too_few_new_reports_is_held_back() -> None:
     world = Still()
+    world.choose(fewest_new=4)
     process = world.member(1)
-    process.choose(fewest_new=4)
     for sent, published in ((3, []), (1, [4]), (3, [4]), (2, [4, 9])):
         world.send(sent)
         count_all(world, process)
@@ -447,9 +447,9 @@ def test_a_snapshot_with_too_few_new_reports_is_held_back() -> None:
 @pytest.mark.parametrize("first", [1, 10])
 def test_few_reports_are_held_back_even_after_a_loss(first: int) -> None:
     world = Still()
+    world.choose(fewest_new=5)
     world.send(10)
     process = world.member(1)
-    process.choose(fewest_new=5)
     count_all(world, process)
     publish(world, process)
     world.deliver()
@@ -457,11 +457,13 @@ def test_few_reports_are_held_back_even_after_a_loss(first: int) -> None:
     world.firsts[0] = first
     world.recount_after = 1
     process = alone(world, 2)
-    process.choose(fewest_new=5)
     world.send(first // 10)
     count_all(world, process)
-    process.publisher.tick()
-    assert len(world.heads) == 1
+    for sent, published in ((0, 10), (4, 10), (first, 10 if first == 1 else 15)):
+        world.send(sent)
+        count_all(world, process)
+        process.publisher.tick()
+        assert (world.heads[-1].reports, len(world.heads[-1].gaps)) == (published, 1)
 
 
 def test_a_published_rule_that_the_counts_lack_is_not_adopted() -> None:
