@@ -111,14 +111,22 @@ class MemorySnapshotProducer:
 
         def of(start: int | None, end: int) -> Any:
             if start is not None:
-                within = [c for (a, b), c in summed(counted).items() if start <= a and b <= end and c.sum() >= needed(b)]
+                within = [
+                    c
+                    for (a, b), c in summed(counted).items()
+                    if start <= a and b <= end and c.sum() >= needed(b)
+                ]
                 return sum(within, np.array(zero))
             (rest,) = record["rest"]
             gaps = world.rest_gaps.setdefault(json.dumps(rest), head["gaps"])
             then = self.recount(head, {int(p): at for p, at in rest["offsets"].items()}, gaps)
             total = sum((np.array(c.state) for c in then), np.array(zero))
-            total = total - sum((c for (_, b), c in summed(then).items() if b > rest["closed"]), np.array(zero))
-            later = [c for (_, b), c in summed(counted).items() if b > rest["closed"] and c.sum() >= needed(b)]
+            total = total - sum(
+                (c for (_, b), c in summed(then).items() if b > rest["closed"]), np.array(zero)
+            )
+            later = [
+                c for (_, b), c in summed(counted).items() if b > rest["closed"] and c.sum() >= needed(b)
+            ]
             return sum(later, total)
 
         zero = [0] * world.stream.oracle.domain_size
@@ -177,7 +185,9 @@ class MemorySnapshotProducer:
             np.testing.assert_allclose(body["frequencies"], (support / n - q) / (p - q), atol=1e-12)
         world.snapshots.append((sequence, offsets))
         if bodies:
-            marked = [(m.key, (dict(m.headers(sequence)), m.body)) for m in messages if m.window.start is None]
+            marked = [
+                (m.key, (dict(m.headers(sequence)), m.body)) for m in messages if m.window.start is None
+            ]
             world.received = dict(marked)
         world.heads.append(Head.parse(head))
 
