@@ -1,0 +1,243 @@
+"""Published increments of at least m reports: the path from rules over the head to the next publisher."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp import frames
+from tests.support.memory import Process
+from tests.unit.worker.counting.still import STREAM, alone, turn
+from tests.unit.worker.counting.windowed import Windowed, configured, finals, listen, settle
+from tests.unit.worker.test_release_rule import smallest_class, smallest_combination
+from worker.counting.ports import Unavailable
+from worker.counting.rules import RecordLimits, RequestedRule, parse
+from worker.counting.windows import Windowing
+
+HOPPING = Windowing(("all", "1s", "3s every 1s"), grace=500, max_out_of_orderness=500)
+
+
+SEEDS = range(60)
+
+
+class Marked(Windowed):
+    """A world in which each report has a value of its own, so that a vector says which reports it covers."""
+
+    def __init__(self, fewest: int, partitions: int = 1, windowing: Windowing | None = HOPPING) -> None:
+        super().__init__(partitions, windowing)
+        self.stream = ldp.Stream(STREAM.name, ldp.GRR(epsilon="1", domain_size=256))
+        self.sent = 0
+        self.choose(fewest)
+
+    def at(self, partition: int, *times: int) -> None:
+        for time in times:
+            value = frames.encode(self.stream, np.array([(self.sent,)], self.stream.oracle.report_dtype))
+            self.produce(partition, value, [self.sent])
+            self.logs[partition][-1].timestamp = time
+            self.sent += 1
+
+    def vectors(self) -> list[Any]:
+        """Returns the reports that each published vector covers."""
+        p, q = float(self.stream.oracle.p), float(self.stream.oracle.q)
+        return [
+            np.rint(said["reports"] * (np.array(said["frequencies"]) * (p - q) + q)).astype(int)
+            for said in self.published
+        ]
+
+
+def times(second: int, count: int) -> list[int]:
+    return [1000 * second + 10 * i for i in range(count)]
+
+
+def shown(world: Windowed, name: str = "1s") -> list[tuple[int, int, int]]:
+    """Published windows: start in seconds, reports, withheld reports."""
+    found = [said for said in world.published if said["window"]["name"] == name]
+    return [
+        (start, n, said["withheld"]) for said, (start, _, n) in zip(found, finals(world, name), strict=True)
+    ]
+
+
+def test_a_report_alone_in_a_pane_is_not_a_window() -> None:
+    """19 reports in one pane and 1 in the next."""
+    world = Marked(20)
+    world.at(0, *times(0, 20), *times(1, 19), *times(2, 1), *times(6, 1))
+    settle(world, world.member(1))
+    assert shown(world) == [(0, 20, 0)]
+    assert shown(world, "3s every 1s") == [(0, 20, 20)]
+    assert world.heads[-1].reports == 40  # 19 and 1 together are an increment
+    assert smallest_combination(world.vectors()) == 20
+
+
+def test_a_late_report_is_not_the_difference_of_all_and_a_window() -> None:
+    """19 reports on time and 1 late, after 20 that were published."""
+    world = Marked(20)
+    process = world.member(1)
+    world.at(0, *times(0, 20), *times(5, 20), 7000)
+    settle(world, process)
+    world.at(0, 10, *times(9, 1))
+    settle(world, process)
+    assert (world.heads[-1].reports, world.heads[-1].offsets) == (40, {0: 43})
+    world.at(0, *[20] * 18, *times(12, 1))  # one late report more, with that of 7 s and that of 9 s: 21
+    settle(world, process)
+    assert world.heads[-1].reports == 61
+    assert smallest_combination(world.vectors()) >= 20
+
+
+def test_differences_of_overlapping_windows_do_not_give_small_panes() -> None:
+    world = Marked(10)
+    world.at(0, *(time for second in range(8) for time in times(second, 10 if second % 2 else 3)), 12_000)
+    settle(world, world.member(1), turns=60)
+    assert {n % 10 for _, n, _ in shown(world, "3s every 1s")} == {0}
+    assert [withheld for _, _, withheld in shown(world, "3s every 1s")][:6] == [6, 3, 6, 3, 6, 3]
+    assert smallest_class(world.vectors()) >= 10
+
+
+@pytest.mark.parametrize("fewest", [0, 1])
+def test_without_a_limit_rules_heads_and_bodies_have_no_new_fields(fewest: int) -> None:
+    limits = RecordLimits(100, hamming_weight=True)
+    rule = {"offset": 0, "revision": 1, "most_reports": 100, "hamming_weight": True}
+    assert [one.as_json() for one in parse([rule], 0)] == [rule]
+    assert parse([rule], 0)[0].limits == limits
+    world = Windowed()
+    world.configured = configured()
+    world.at(0, *times(0, 3), *times(5, 1))
+    settle(world, world.member(1))
+    assert world.heads[-1].released is None
+    assert not any({"released", "withheld"} & said.keys() for said in world.published)
+    assert [said["reports"] for said in world.published if said["window"]["name"] == "1s"][:1] == [3]
+
+
+def test_the_next_publisher_continues_from_the_published_counts() -> None:
+    world = Marked(10, windowing=None)
+    world.at(0, *range(12))
+    settle(world, world.member(1))
+    world.at(0, *range(9))
+    settle(world, alone(world, 2))
+    assert world.heads[-1].reports == 12
+    world.at(0, 1)
+    settle(world, alone(world, 3))
+    assert world.heads[-1].reports == 22
+    assert smallest_combination(world.vectors()) == 10
+
+
+def test_a_lost_reply_does_not_release_counts_twice() -> None:
+    world = Marked(10)
+    world.at(0, *times(0, 12), *times(3, 1))
+    process = world.member(1)
+    lose_replies(world, process, random.Random(1), 0.7)
+    settle(world, process, turns=20)
+    world.at(0, *times(6, 12), *times(9, 1))
+    settle(world, process, turns=20)
+    assert world.heads[-1].reports == 24
+    assert smallest_class(world.vectors()) == 12
+
+
+def lose_replies(world: Windowed, process: Process, rng: random.Random, chance: float) -> None:
+    """Makes the publisher miss the outcome of transactions, half of which are committed."""
+    listen(world, process)
+    snapshot_producer: Any = process.publisher._snapshot_producer
+    publish = snapshot_producer.publish
+
+    def lossy(*given: Any) -> None:
+        lost = rng.random() < chance
+        if lost and rng.random() < 0.5:
+            raise Unavailable("the transaction was aborted")
+        publish(*given)
+        if lost:
+            raise Unavailable("the reply was lost")
+
+    snapshot_producer.publish = lossy
+
+
+def test_a_change_of_m_holds_from_its_offset_on() -> None:
+    world = Marked(10, windowing=None)
+    world.at(0, *range(12))
+    settle(world, world.member(1))
+    world.choose(20)
+    process = alone(world, 2)
+    settle(world, process)
+    assert [rule.get("fewest_new") for rule in world.heads[-1].rules[0]] == [10, 20]
+    for sent, published in ((19, 12), (1, 32)):
+        world.at(0, *range(sent))
+        settle(world, process)
+        assert world.heads[-1].reports == published
+
+
+def test_windows_shown_in_part_before_the_limit_are_not_shown_again() -> None:
+    world = Marked(0)
+    world.configured = RequestedRule(1, world.configured.limits)
+    process = world.member(1)
+    world.at(0, *times(0, 12), *times(1, 3))
+    settle(world, process)
+    assert world.heads[-1].reports == 15
+    before = len(world.published)
+    world.choose(10)
+    process = alone(world, 2)
+    world.at(0, *times(1, 4), *times(2, 11), *times(6, 1))
+    settle(world, process)
+    after = world.published[before:]
+    assert [
+        (said["window"]["name"], said["reports"]) for said in after if said["window"]["name"] != "all"
+    ] == [
+        ("1s", 11),
+        *[("3s every 1s", 11)] * 3,
+    ]
+    assert {said["reports"] for said in after if said["window"]["name"] == "all"} == {15, 26}
+    assert smallest_class(world.vectors()[before:]) >= 10
+
+
+def test_windows_progress_as_without_a_limit() -> None:
+    lines = []
+    for fewest in (0, 30):
+        world = Marked(fewest)
+        process = world.member(1)
+        for second in range(12):
+            world.at(0, *times(second, 1 + second % 5))
+            settle(world, process, turns=3)
+        lines.append({name: line.closed for name, line in world.heads[-1].progress.items()})
+    assert lines[0] == lines[1]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_histories_release_no_small_increment(seed: int) -> None:
+    rng = random.Random(seed)
+    m = rng.choice([2, 4, 6])
+    world = Marked(
+        m, rng.choice([1, 1, 2, 3]), rng.choice([HOPPING, HOPPING, Windowing(("1s",), 0, 0), None])
+    )
+    process, number, least, now = world.member(1), 1, m, 0
+    lose_replies(world, process, rng, 0.2)
+    for _ in range(rng.randint(8, 25)):
+        now += rng.choice([0, 300, 1000, 2500])
+        for _ in range(rng.choice([0, 1, 3, 8])):
+            if world.sent < 250:
+                time = rng.choice([now, now, now, now + 400, max(0, now - 3000), -1])
+                world.at(rng.randrange(len(world.logs)), time)
+        match rng.random():
+            case chance if chance < 0.1:
+                m = rng.choice([2, 4, 6])
+                least = min(least, m)
+                world.choose(m)
+                number += 1
+                process = alone(world, number)
+                lose_replies(world, process, rng, 0.2)
+            case chance if chance < 0.2:
+                number += 1
+                process = alone(world, number)
+                lose_replies(world, process, rng, 0.2)
+            case chance if chance < 0.25 and len(world.logs) < 4:
+                world.grow()
+                world.told = len(world.logs)
+        for _ in range(rng.randint(1, 4)):
+            process.ownership.compare()
+            turn(process)
+            process.publisher.tick()
+    settle(world, process, turns=20)
+    assert smallest_class(world.vectors() or [np.zeros(1)]) >= least
+    states = [world.state(p) for p in world.stored]
+    waiting = sum(cell.reports for s in states for name, cell in s.cells.items() if name != "all")
+    counted = sum(state.reports for state in states)
+    assert world.sent == counted
+    assert counted - (world.heads[-1].reports if world.heads else 0) <= waiting + m - 1
