@@ -107,7 +107,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Rest:
-    """The cut at which the rest of a rate was released last.
+    """The newest cut at which the whole rest of a rate is released.
 
     The rest is all reports that no released pane contains. `offsets` maps each partition to the offset up to which
     records were counted, without panes that end after `closed` (ms).
@@ -124,7 +124,7 @@ class Released:
     Attributes:
         closed: panes that end at or before this time in ms are decided: each is released, or joined the rest.
         fewest: (time, m), ascending: panes that end after the time needed m reports at a rate. None: all join the rest.
-        rest: the last release of the rest at each rate; a single one without rates.
+        rest: the release of the rest at each rate; a single one without rates.
 
     Example:
         >>> released = Released(30, ((0, 20), (10, None)), (Rest(10, {0: 7}),))

@@ -1,5 +1,6 @@
 """Parser and checks of a stream's heads."""
 
+import math
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,35 @@ class Closed:
 
 
 @dataclass(frozen=True)
+class Released:
+    """Published part of the counts, if increments have a least size."""
+
+    closed: int  # panes that end at or before this time are decided
+    steps: tuple[
+        tuple[int, int | None], ...
+    ]  # (time, reports that panes that end after it need; None: not released)
+    rest: tuple[tuple[int, Mapping[int, int]], ...]  # (closed, offsets) of the released rest; by rate
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> "Released":
+        """Parses the field of a head."""
+        steps = tuple((int(since), fewest) for since, fewest in document["fewest"])
+        ascending = [since for since, _ in steps]
+        if ascending != sorted({*ascending}) or any(fewest is not None and fewest < 2 for _, fewest in steps):
+            raise ValueError(f"steps {steps}")
+        rest = tuple(
+            (int(one["closed"]), {int(p): _whole(offset) for p, offset in one["offsets"].items()})
+            for one in document["rest"]
+        )
+        return cls(int(document["closed"]), steps, rest)
+
+    def fewest_of(self, end: int) -> float:
+        """Returns the reports that a pane needs at a rate; infinite if it is not released."""
+        steps = [fewest for since, fewest in self.steps if since < end <= self.closed]
+        return math.inf if not steps or steps[-1] is None else steps[-1]
+
+
+@dataclass(frozen=True)
 class Head:
     """Contents of a head."""
 
@@ -33,6 +63,7 @@ class Head:
     progress: Mapping[str, Closed]  # by configured window
     reports: int  # 0 for a head without a snapshot
     reached: int  # latest time up to which any window was closed; 0 without windows
+    released: Released | None  # None if all counts are published
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Head":
@@ -53,6 +84,7 @@ class Head:
             },
             _whole(document["reports"]),
             int(document.get("reached", 0)),
+            Released.of(document["released"]) if "released" in document else None,
         )
 
     def ends_of_listed(self) -> dict[str, int]:

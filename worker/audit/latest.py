@@ -73,6 +73,9 @@ class Latest:
         if self._reached.keys() != self._head.offsets.keys():
             return 0
         come, gone = self._come(), 0
+        if (released := self._head.released) is not None:
+            enough = {pane: n for pane, n in self._reports.items() if n >= released.fewest_of(pane[1])}
+            self._reports = Counter(enough)
         names = set[str].intersection(*({*each.names} for each in self._reached.values()))
         if lacking := sorted(names - self._head.progress.keys()):
             raise Difference(f"head {number}: lacks windows {lacking[0]!r}, which are counted")
@@ -112,7 +115,7 @@ class Latest:
         oldest = min(line.starts or [start for other, start in self._there if other == name], default=None)
         for start, reports in self._nonempty_windows(name, begin):
             end, is_there = start + length, (name, start) in self._there
-            is_open = end > max(line.closed, come)
+            is_open = end > max(line.closed, come) and self._head.released is None
             # a closed window that is not yet final may have been deleted
             waits = line.closed < end <= come and not is_there
             listed = oldest is not None and start >= oldest and not line.is_bounded(end) and not waits

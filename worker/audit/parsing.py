@@ -21,6 +21,7 @@ class Limits:
     hamming_weight: bool = True  # whether unlikely Hamming weights of unary reports are rejected
     batch: int | None = None  # maximum bytes of a decompressed record batch
     windows: Windows | None = None
+    fewest_new: int = 0  # smallest number of new reports by which published counts change
 
 
 class Malformed(Exception):  # noqa: N818  # an outcome, not an error

@@ -4,6 +4,7 @@ A window's recount is the sum of its panes up to the offsets of the window's sna
 contain are also recounted. A snapshot that counts deleted records cannot be recounted.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +21,7 @@ from worker.audit.history import GapBounds, History
 from worker.audit.latest import Latest
 from worker.audit.records import Range, Records
 from worker.audit.recount import Mark, Recount
+from worker.audit.released import ReleasedRecount, Wanted
 from worker.audit.snapshots import Snapshot
 from worker.audit.stored import Stored
 
@@ -72,6 +74,8 @@ class Published:
         self.snapshots = [each for each in snapshots if each.frequencies is not None]
         self._counts = [_Count(0, np.zeros(entries, np.int64)) for _ in self.snapshots]
         self.latest = None if head is None else Latest(head, snapshots)
+        released, rates = None if head is None else head.released, len(document.get("rates", ()))
+        self.released = None if released is None else ReleasedRecount(released, entries, rates)
 
     def of(self, partition: int, stored: Stored, history: History, deleted: Sequence[Range]) -> "Partly":
         """Returns a `Partly` that reads later changes of `history` and `deleted`."""
@@ -111,9 +115,12 @@ class Published:
             return
         for pane, cell in counted.panes.items():
             if snapshot.has(pane):
-                assert cell.state is not None  # released only after its last window
+                assert cell.state is not None  # freed only after its last window
                 count.reports += cell.reports
-                count.state += cell.state
+                if snapshot.withheld is None or self.released is None:
+                    count.state += cell.state
+                else:
+                    self.released.add_pane(partition, pane, cell)
 
     def due(self, partition: int) -> dict[int, list[int]]:
         """Returns the indices of the snapshots at each offset of a partition."""
@@ -122,6 +129,8 @@ class Published:
             if partition in each.offsets:
                 due.setdefault(each.offsets[partition], []).append(i)
         if (offset := self.head_offset(partition)) is not None:
+            due.setdefault(offset, [])
+        for offset in () if self.released is None else self.released.rest_at(partition):
             due.setdefault(offset, [])
         return due
 
@@ -135,7 +144,7 @@ class Published:
         lacking, unknown = dict[int, int](), 0
         try:
             for each, count in zip(self.snapshots, self._counts, strict=True):
-                _expect_possible(each, count, partitions)
+                _expect_possible(each, count, partitions, released=self.released is not None)
                 if count.gone:
                     unknown += each.name != "all"
                     lacking |= {p: max(offset, lacking.get(p, 0)) for p, offset in count.gone.items()}
@@ -164,6 +173,15 @@ class Published:
         for partition, line in count.early:
             at = f"final at offset {snapshot.offsets[partition]} of partition {partition}"
             raise Difference(f"{snapshot}: {at}, where the window-close watermark is {line}")
+        if self.released is not None and (snapshot.name == "all" or snapshot.withheld is not None):
+            everything = snapshot.name == "all"
+            shown = (
+                self.released.all_time() if everything else self.released.window(snapshot.start, snapshot.end)
+            )
+            withheld = None if everything else count.reports - shown.reports
+            if snapshot.withheld != withheld:
+                raise Difference(f"{snapshot}: {snapshot.withheld} reports withheld, {withheld} recounted")
+            count.reports, count.state = shown.reports, shown.state.ravel()
         if snapshot.reports != count.reports:
             raise Difference(f"{snapshot}: {snapshot.reports} reports published, {count.reports} recounted")
         bounded = snapshot.final and self._is_bounded(snapshot)
@@ -197,12 +215,14 @@ def _expect_consistent_offsets(snapshots: Iterable[Snapshot]) -> None:
             raise Difference(f"{each}: other offsets than {before} of the same snapshot")
 
 
-def _expect_possible(snapshot: Snapshot, count: _Count, partitions: Collection[int]) -> None:
+def _expect_possible(
+    snapshot: Snapshot, count: _Count, partitions: Collection[int], *, released: bool
+) -> None:
     if others := sorted(snapshot.offsets.keys() - set(partitions)):
         raise Difference(f"{snapshot}: partition {others[0]} does not exist in the topic")
     if count.wrong is not None:
         raise Difference(f"{snapshot}: {count.wrong}")
-    if snapshot.reports < count.reports:
+    if snapshot.reports < count.reports and not released:
         more = "" if not count.gone else " from the remaining records"
         raise Difference(f"{snapshot}: {snapshot.reports} reports published, {count.reports} recounted{more}")
 
@@ -249,6 +269,7 @@ class Partly:
         self._history, self._deleted = history, deleted
         self._kept: Collection[str] = stored.cells.keys()
         self._due = published.due(partition)
+        self._rest: dict[int, list[int]] = {}  # offset -> rates whose rest was released there
         self._last: dict[str, int] = {}  # pane -> last offset at which it is wanted
         lengths = {limits.windows.pane for _, limits in stored.rules if limits.windows is not None}
         for offset, listed in self._due.items():
@@ -257,7 +278,10 @@ class Partly:
                 for start in range(-(-begin // length) * length, end - length + 1, length):
                     pane = f"{start}+{length}"
                     self._last[pane] = max(offset, self._last.get(pane, 0))
-        self.wanted = {*self._kept, *self._last}
+        self.wanted = Wanted({*self._kept, *self._last})
+        if published.released is not None:
+            self._rest = published.released.rest_at(partition)
+            self.wanted.after = published.released.after
 
     def cut(self, records: Iterable[Records], end: int) -> Iterator[Records | Mark]:
         """Yields the records up to `end`, and a `Mark` at each published offset."""
@@ -280,13 +304,29 @@ class Partly:
     def _reach(self, offset: int, counted: Recount) -> None:
         first_start, gap_bounds = self._history.at(offset, counted)
         gone = max((end for begin, end in self._deleted if begin < offset), default=0)
+        self._release(offset, counted)
         for i in self._due.pop(offset):
             self._published.add(i, self._partition, counted, self._stored, gap_bounds, gone)
         latest = self._published.latest
         if latest is not None and offset == self._published.head_offset(self._partition):
             latest.add(self._partition, counted, self._stored, first_start, gone)
+        if not self._due:
+            self.wanted.after = math.inf
+            for pane in [*counted.panes]:
+                if pane not in self.wanted:
+                    counted.release(pane)
         for pane in [pane for pane, last in self._last.items() if last <= offset]:
             del self._last[pane]
             if pane not in self._kept:
                 self.wanted.discard(pane)
-                counted.release(pane)
+                if pane not in self.wanted:
+                    counted.release(pane)
+
+    def _release(self, offset: int, counted: Recount) -> None:
+        released = self._published.released
+        if released is None:
+            return
+        for rate in self._rest.pop(offset, ()):
+            released.add_rest(rate, counted)
+        if offset == self._published.head_offset(self._partition):
+            released.add_decided(self._partition, counted)

@@ -39,7 +39,7 @@ UNREADABLE = (LookupError, ValueError, TypeError, AttributeError, OverflowError,
 # Fields with equal values in all documents of a snapshot
 _SHARED = (
     *("schema", "stream", "fingerprint", "window", "sequence", "snapshot", "reports", "offsets", "complete"),
-    *("gaps", "uncounted", "epsilon", "published"),
+    *("gaps", "uncounted", "epsilon", "published", "withheld"),
 )
 
 
@@ -69,6 +69,7 @@ class Snapshot:
     frequencies: npt.NDArray[np.float64] | None  # (d,); None if dropped to save memory; then not recounted
     fault: str | None  # first number that does not follow from Base
     by_rate: State | None = None  # reports at several rates: counts of each value at each rate
+    withheld: int | None = None  # reports of the window that are published only for all time; None: no limit
 
     def __str__(self) -> str:
         return f"snapshot {self.sequence}" if self.name == _ALL else f"window {self.name}/{self.start}"
@@ -296,6 +297,7 @@ def _snapshot(of: str, whole: _Whole, base: Mapping[str, Any], document: Mapping
         frequencies,
         fault,
         by_rate,
+        base.get("withheld"),
     )
 
 

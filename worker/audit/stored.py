@@ -167,9 +167,12 @@ def rules_of(listed: Iterable[Mapping[str, Any]]) -> list[tuple[int, Limits]]:
         windows = None
         if "windows" in rule:
             windows = Windows.of(rule["windows"], rule["grace"], rule["max_out_of_orderness"])
-        if rule.keys() - {"max_batch_bytes"} != _RULE | (_OF_WINDOWS if windows else set()):
+        if rule.keys() - {"max_batch_bytes", "fewest_new"} != _RULE | (_OF_WINDOWS if windows else set()):
             raise ValueError(f"rule with unknown or missing keys: {sorted(rule)}")
-        limits = Limits(rule["most_reports"], rule["hamming_weight"], rule.get("max_batch_bytes"), windows)
+        fewest = rule.get("fewest_new", 0)
+        limits = Limits(
+            rule["most_reports"], rule["hamming_weight"], rule.get("max_batch_bytes"), windows, fewest
+        )
         rules.append((int(rule["offset"]), limits))
     return rules
 

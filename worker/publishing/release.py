@@ -134,7 +134,8 @@ def release(
     new = support(settled) - grown
     rest = new.at_least(fewest)
     here = Rest(end, dict(cut.offsets))
-    marks = tuple(here if n else mark for n, mark in zip(rest.reports.tolist(), before.rest, strict=True))
+    waits = (new - rest).vector.any(axis=1).tolist()
+    marks = tuple(mark if waiting else here for waiting, mark in zip(waits, before.rest, strict=True))
     counts = grown + rest
     changed = bool((counts.reports != published.reports).any())
     return Release(replace(head, rest=marks), counts, changed, cut.panes)
