@@ -74,7 +74,9 @@ class Latest:
             return 0
         come, gone = self._come(), 0
         if (released := self._head.released) is not None:
-            enough = {pane: n for pane, n in self._reports.items() if n >= released.fewest_of(pane[1])}
+            # the number of reports at each rate of a pane is not known here
+            rated = len(released.rest) > 1
+            enough = {p: n for p, n in self._reports.items() if not rated and n >= released.fewest_of(p[1])}
             self._reports = Counter(enough)
         names = set[str].intersection(*({*each.names} for each in self._reached.values()))
         if lacking := sorted(names - self._head.progress.keys()):
@@ -115,7 +117,9 @@ class Latest:
         oldest = min(line.starts or [start for other, start in self._there if other == name], default=None)
         for start, reports in self._nonempty_windows(name, begin):
             end, is_there = start + length, (name, start) in self._there
-            is_open = end > max(line.closed, come) and self._head.released is None
+            if self._head.released is not None and end > line.closed:
+                continue  # only final windows are published
+            is_open = end > max(line.closed, come)
             # a closed window that is not yet final may have been deleted
             waits = line.closed < end <= come and not is_there
             listed = oldest is not None and start >= oldest and not line.is_bounded(end) and not waits

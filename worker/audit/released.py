@@ -21,7 +21,7 @@ class Wanted(set[str]):
     after: float = float("inf")
 
     def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or ends_of(str(name))[1] > self.after
+        return super().__contains__(name) or (name != "" and ends_of(str(name))[1] > self.after)
 
 
 @dataclass

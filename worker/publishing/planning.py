@@ -90,16 +90,14 @@ class Plan:
         """
         oracle, rates = stream.oracle, len(published.reports) if "rates" in stream.document() else 0
         panes = self.stored.panes(stream)
-        before, merged = self.head.released, 0
-        if before is None:
-            before, merged = release.begin(published, self.head.offsets if published.n else {}, panes)
+        before = self.head.released or release.begin(published, self.head.offsets, panes)
         windows = self.windows
         cut = release.Cut(
             self.cut.offsets,
             _counts(self.stored.total(stream), rates),
             {pane: _counts(cell, rates) for pane, cell in panes.items()},
             0 if windows is None else windows.closed,
-            merged if windows is None else max(merged, windows.merged),
+            0 if windows is None else windows.merged,
         )
         found = release.release(
             before,

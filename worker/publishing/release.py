@@ -100,7 +100,8 @@ class Release:
     def window(self, start: int, end: int) -> tuple[Counts, int]:
         """Returns the released counts of a final window, and its other reports."""
         within = {pane: counts for pane, counts in self.panes.items() if pane.within(start, end)}
-        shown = _sum((_decided(self.head, pane, own) for pane, own in within.items()), self.counts)
+        like = next(iter(within.values()), self.counts)
+        shown = _sum((_decided(self.head, pane, own) for pane, own in within.items()), like)
         return shown, sum(counts.n for counts in within.values()) - shown.n
 
 
@@ -141,14 +142,17 @@ def release(
     return Release(replace(head, rest=marks), counts, changed, cut.panes)
 
 
-def begin(published: Counts, offsets: Mapping[int, int], panes: Iterable[Pane]) -> tuple[Released, int]:
-    """Returns the record before the first release, and its `Cut.merged`.
+def begin(published: Counts, offsets: Mapping[int, int], panes: Iterable[Pane]) -> Released:
+    """Returns the record before the first release.
 
     Earlier snapshots may have shown a part of each pane, so all these panes join the rest. ``published`` and
-    ``offsets`` are of the newest snapshot, or zero and empty.
+    ``offsets`` are those of the newest snapshot.
     """
-    merged = max((pane.end for pane in panes), default=0) if offsets else 0
-    return Released(0, (), (Rest(merged, dict(offsets)),) * len(published.reports)), merged
+    shown = max((pane.end for pane in panes), default=0) if published.n else 0
+    steps = ((0, None),) if shown else ()
+    return Released(
+        shown, steps, (Rest(shown, dict(offsets) if published.n else {}),) * len(published.reports)
+    )
 
 
 def _step(

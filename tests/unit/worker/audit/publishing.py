@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from ldp.query import SetQuery, TopQuery
+from ldp.snapshot import assemble
 from tests.support.memory.process import Silence
 from tests.unit.worker.audit.streams import STREAMS
 from tests.unit.worker.audit.test_windows import GROUP, START, Counting, log
@@ -97,6 +98,9 @@ class World:
         self.topic += [Sent(each.key, dict(each.headers(sequence)), each.body) for each in messages]
         self.rows_there |= {row.key: row.value for row in rows}
         self.rows_there = {key: value for key, value in self.rows_there.items() if value}
+
+    def newest(self):
+        return assemble("s", {each.key: (each.headers, each.value) for each in self.topic})
 
     def rows(self):
         return list(self.rows_there)

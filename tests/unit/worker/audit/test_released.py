@@ -1,24 +1,83 @@
-"""The audit recounts what a least increment lets the publisher release."""
+"""The audit recounts the released part of the counts from the log and the head."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from tests.unit.worker.audit.publishing import World
 from tests.unit.worker.audit.streams import STREAMS
-from worker.counting.rules import RecordLimits
-from worker.counting.windows import Windowing
+from tests.unit.worker.audit.test_windows import HOPS, START, TENS
 
-HOPPING = Windowing(("all", "1m", "3m every 1m"), grace=0, max_out_of_orderness=60_000)
+CASES = [
+    ("grr-3", HOPS, 3),
+    ("olh-mul32", TENS, 4),
+    ("hadamard-10", HOPS, 8),
+    ("pgr-10", TENS, 5),
+    ("rated", HOPS, 3),
+    ("rated", TENS, 2),
+    ("oue-10", replace(HOPS, windowing=None), 9),
+    ("rated", replace(HOPS, windowing=None), 30),
+]
 
 
-@pytest.mark.parametrize("windowing", [HOPPING, None], ids=["windows", "all time"])
-@pytest.mark.parametrize("name", ["grr-3"])
-@pytest.mark.parametrize("seed", range(8))
-def test_released_counts_are_recounted_from_the_log_and_the_head(seed, name, windowing):
-    limits = RecordLimits(100, True, windowing=windowing, fewest_new=2 + seed)
-    world = World(seed, limits, stream=STREAMS[name]).run()
+def ran(seed: int) -> World:
+    name, limits, fewest = CASES[seed % len(CASES)]
+    return World(seed, replace(limits, fewest_new=fewest), stream=STREAMS[name]).run()
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_released_counts_are_recounted_from_the_log_and_the_head(seed):
+    world = ran(seed)
     verdict = world.audit()
-    assert world.head()["released"]["rest"]
-    assert verdict.difference is None, verdict
-    print(verdict)
+    assert (verdict.verdict, verdict.difference) == ("equal", None)
+    windowing = CASES[seed % len(CASES)][1].windowing
+    assert verdict.recounted == verdict.finals == world.counts()[0]
+    assert (verdict.finals > 1) == (windowing is not None)
+    assert verdict.provisional == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_change_of_m_is_recounted(seed):
+    """Windows were shown in part before the first change, and panes are decided by the m of their time."""
+    first, then = replace(HOPS, fewest_new=(0, 3)[seed % 2]), replace(HOPS, fewest_new=5)
+    verdict = World(seed, first, [(START + 50, then)]).run().audit()
+    assert (verdict.verdict, verdict.difference) == ("equal", None)
+    assert verdict.recounted == verdict.finals > 1
+
+
+def changed(world, key, change):
+    """The topic with the newest document of a key changed."""
+    topic = [replace(each) for each in world.topic]
+    newest = [each for each in topic if each.key == key and each.value][-1]
+    said = json.loads(newest.value)
+    change(said)
+    newest.value = json.dumps(said).encode()
+    return topic
+
+
+def test_wrong_fields_of_a_release_are_detected():
+    world = ran(0)
+    head = world.head()["released"]
+    final = next(
+        each.key
+        for each in world.topic
+        if each.key.endswith("/base") and each.headers.get("final") == b"true"
+    )
+
+    def step(said):
+        said["released"]["fewest"][-1][1] += 20
+
+    def fewer(said):
+        said["withheld"] += 1
+
+    def closed(said):
+        said["released"]["closed"] -= 10_000
+
+    def rest(said):
+        said["released"]["rest"][0]["offsets"]["0"] -= 30
+
+    assert head["fewest"] == [[0, 3]]
+    for key, change in ((final, fewer), ("s/head", step), ("s/head", closed), ("s/head", rest)):
+        verdict = world.audit(topic=changed(world, key, change))
+        assert verdict.verdict == "different", change
