@@ -12,8 +12,9 @@ from tests.support.memory import Process
 from tests.unit.worker.counting.still import STREAM, alone, turn
 from tests.unit.worker.counting.windowed import Windowed, configured, finals, listen, settle
 from tests.unit.worker.test_release_rule import smallest_class, smallest_combination
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import Unavailable
-from worker.counting.rules import RecordLimits, RequestedRule, parse
+from worker.counting.rules import RecordLimits, RequestedRule, Rule, parse
 from worker.counting.windows import Windowing
 
 HOPPING = Windowing(("all", "1s", "3s every 1s"), grace=500, max_out_of_orderness=500)
@@ -241,3 +242,58 @@ def test_random_histories_release_no_small_increment(seed: int) -> None:
     counted = sum(state.reports for state in states)
     assert world.sent == counted
     assert counted - (world.heads[-1].reports if world.heads else 0) <= waiting + m - 1
+
+
+def test_an_added_partition_does_not_add_to_a_decided_pane() -> None:
+    """Panes of 1 s are closed before any window, and an added partition begins where windows are closed."""
+    world = Marked(3, windowing=Windowing(("all", "2s", "3s"), grace=500, max_out_of_orderness=500))
+    world.at(0, *times(0, 3), 2500)
+    settle(world, world.member(1))
+    world.grow()
+    world.told = 2
+    process = alone(world, 2)
+    settle(world, process)
+    world.at(1, *times(0, 2), *times(9, 1))
+    world.at(0, *times(9, 1))
+    settle(world, process)
+    assert (shown(world, "2s"), shown(world, "3s")) == ([(0, 5, 0)], [(0, 5, 1)])
+    assert smallest_class(world.vectors()) >= 3
+
+
+def test_panes_that_a_full_partition_merged_are_not_decided_later() -> None:
+    world = Marked(4, 2, Windowing(("all", "1s", "3s every 1s"), 0, 0))
+    process = world.member(1)
+    world.at(1, *times(0, 2))
+    world.at(0, *(time for second in range(30) for time in times(second, 3 + second % 3)))
+    settle(world, process, turns=100)
+    assert world.heads[-1].progress["1s"].bounded
+    assert world.heads[-1].released is not None
+    assert world.heads[-1].released.fewest == ((0, 4), (10, None))
+    assert (shown(world), world.heads[-1].reports > 80) == ([], True)
+    world.at(1, *times(0, 5), *(time for second in range(30) for time in times(second, 1)), 60_000)
+    world.at(0, *times(60, 1))
+    settle(world, process, turns=100)
+    assert next(start for start, *_ in shown(world)) > 20
+    assert smallest_class(world.vectors()) >= 4
+
+
+def test_the_highest_m_of_all_partitions_holds_during_a_rollout() -> None:
+    world = Marked(4, 2, windowing=None)
+    first = world.member(1)
+    world.at(0, *range(4))
+    world.at(1, *range(4))
+    settle(world, first)
+    world.choose(8)
+    second = world.member(2)
+    settle(world, first, second)
+    for sent, published in ((7, 8), (1, 16)):
+        world.at(0, *range(sent))
+        settle(world, first, second)
+        assert world.heads[-1].reports == published
+    assert sorted(rules[-1].get("fewest_new") for rules in world.heads[-1].rules.values()) == [4, 8]
+
+
+def test_m_changes_at_the_offset_of_its_rule() -> None:
+    first, then = (RecordLimits(100, True, fewest_new=fewest) for fewest in (2, 9))
+    listed = [Rule(0, 1, first), Rule(5, 2, then)]
+    assert [PartitionState(0, offset, listed).fewest_new for offset in (0, 4, 5, 9)] == [2, 2, 9, 9]
