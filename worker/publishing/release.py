@@ -135,7 +135,7 @@ def release(
     new = support(settled) - grown
     rest = new.at_least(fewest)
     here = Rest(end, dict(cut.offsets))
-    waits = (new - rest).vector.any(axis=1).tolist()
+    waits: list[bool] = (new - rest).vector.any(axis=1).tolist()
     marks = tuple(mark if waiting else here for waiting, mark in zip(waits, before.rest, strict=True))
     counts = grown + rest
     changed = bool((counts.reports != published.reports).any())

@@ -161,3 +161,6 @@ def test_snapshots_with_few_new_reports_are_held_back(kafka, redis_url, tmp_path
         assert worker.terminate() == 0  # nor on the way out
         assert world.snapshots.newest().reports == 10
         assert world.totals()["accepted"] == 13
+        worker = world.launch(world.configure("few", snapshots={"fewest_new": 10}))
+        world.send(7)  # the published counts are read from the snapshot topic
+        assert world.covered().reports == 20
