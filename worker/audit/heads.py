@@ -47,7 +47,7 @@ class Released:
         return cls(int(document["closed"]), steps, rest)
 
     def fewest_of(self, end: int) -> float:
-        """Returns the reports that a pane needs at a rate; infinite if it is not released."""
+        """Returns the reports that a pane needs at a rate; inf: not released."""
         steps = [fewest for since, fewest in self.steps if since < end <= self.closed]
         return math.inf if not steps or steps[-1] is None else steps[-1]
 

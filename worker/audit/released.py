@@ -1,4 +1,4 @@
-"""Recount of the released part of the counts, if increments have a least size.
+"""Recount of the released part of the counts.
 
 The head names the decided panes, and the cut at which the rest was released. Both follow from the log: a pane is
 released at a rate if all partitions together have enough reports of it. The counts of all time are those at the rest's
@@ -16,7 +16,7 @@ from worker.audit.windows import ends_of
 
 
 class Wanted(set[str]):
-    """Names of the panes to keep: the listed ones, and all that end after a time."""
+    """Names of the panes to keep: listed panes, and panes that end later."""
 
     after: float = float("inf")
 

@@ -308,9 +308,9 @@ class Snapshots(Table):
     """Largest difference of a frequency that does not count as a change. With many reports, even a tiny drift
     is detected."""
     fewest_new: Annotated[StrictInt, must(lambda n: n >= 0, "allowed is 0 or a larger whole number")] = 0
-    """Smallest number of new reports in a snapshot. The publisher delays a snapshot with fewer new reports,
-    but more than 0, unless a partition waits for final windows or for its admission. Meanwhile
-    `LdpSnapshotOld` may fire."""
+    """Smallest number of new reports by which a published count changes; 0 and 1 for no limit. From 2 on, only final
+    windows are published, and each difference of published counts covers at least this number of reports ([release
+    rule](../explanation/snapshots.md#release-rule)). `LdpSnapshotOld` may then fire at low traffic."""
 
 
 class Rows(Table):

@@ -269,7 +269,7 @@ class SnapshotProducer(HeadReader, Protocol):
         """Publishes a snapshot in one transaction, or raises `Unavailable`."""
 
     def newest(self) -> Snapshot | None:
-        """Returns the newest committed snapshot of all time, or None; call after `open`."""
+        """Returns the newest snapshot of all time, or None; call after `open`."""
 
     def rows(self) -> Sequence[bytes]:
         """Returns the keys of the stream's rows on the topic; can take minutes."""

@@ -1,8 +1,8 @@
-"""The release rule: each published count changes by at least m reports at once.
+"""Release rule: published counts change by at least m reports at once.
 
-Atoms are the finest cells that published vectors are sums of. Each pane is an atom at each rate, and so is the rest:
-late and undated reports, and panes with fewer than m reports. Each atom has one released version, which all vectors of
-a snapshot use. It changes only by an increment of at least m new reports.
+Atoms are the finest cells that published vectors are sums of. The atoms at each rate are the panes and the rest. The
+rest contains late and undated reports, and panes with fewer than m reports. Each atom has one released version, which
+all vectors of a snapshot use. It changes only by an increment of at least m new reports.
 
 Therefore every published vector is a sum of increments, and each report is in one increment. Every integer combination
 of published vectors, of any snapshots, is zero or covers at least m reports.
@@ -10,7 +10,7 @@ of published vectors, of any snapshots, is zero or covers at least m reports.
 - A pane is decided once, when every partition has closed it. With at least m reports it is released, otherwise it joins
   the rest. Open panes are not released.
 - A pane that a partition merged, or that was closed as bounded, before every partition closed it joins the rest.
-- The rest is released when its new reports, minus lost ones, are at least m.
+- The rest is released when it has at least m new reports more than lost reports.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Counts:
         return Counts(self.reports - other.reports, self.vector - other.vector)
 
     def at_least(self, fewest: int | None) -> Counts:
-        """Returns the counts of the rates with enough reports; None: of no rate."""
+        """Returns the counts of the rates with enough reports; None: no rate."""
         enough = self.reports >= (np.inf if fewest is None else fewest)
         return Counts(self.reports * enough, self.vector * enough[:, None])
 
@@ -135,7 +135,7 @@ def release(
     new = support(settled) - grown
     rest = new.at_least(fewest)
     here = Rest(end, dict(cut.offsets))
-    waits: list[bool] = (new - rest).vector.any(axis=1).tolist()
+    waits = [bool(vector.any()) for vector in (new - rest).vector]
     marks = tuple(mark if waiting else here for waiting, mark in zip(waits, before.rest, strict=True))
     counts = grown + rest
     changed = bool((counts.reports != published.reports).any())

@@ -43,7 +43,7 @@ class StoredCut:
 
     @property
     def fewest_new(self) -> int:
-        """The smallest increment of published counts: the highest of all partitions."""
+        """The smallest increment of published counts, by the strictest rule."""
         return max((state.fewest_new for state in self.states.values()), default=0)
 
     def panes(self, stream: ldp.Stream) -> dict[Pane, Cell]:

@@ -15,7 +15,6 @@ from worker.counting.head import named
 from worker.counting.partition_state import Cell
 from worker.publishing import window_progress
 from worker.publishing.planning import Content, Plan
-from worker.publishing.release import Release
 from worker.publishing.window_progress import Due
 
 
@@ -72,7 +71,7 @@ def take(
         there: returns the keys of the stream's rows on the topic of rows.
         heartbeat: called between slices of long work.
     """
-    head, stored, most = plan.head, plan.stored, content.rows.most_windows
+    head, most = plan.head, content.rows.most_windows
     periods, come = [one.period for one in due], 0 if plan.windows is None else plan.windows.come
     after, gone = window_progress.kept(plan.cut.progress, periods, content.retain, come, most)
     planned = content.rows.plan(stream.name, head, after, periods, content.retain, come, there)
@@ -88,10 +87,7 @@ def take(
         identity=uuid4().hex,
         published=_now(),
     )
-    if plan.release is None:
-        estimate = _estimate(stream, stored.total(stream), Period())
-    else:
-        estimate = _released(stream, plan.release)
+    estimate = _all_time(stream, plan)
     taken = of(estimate=estimate, recommended=recommended)
     # the head lists the methods that can have bodies: delete the bodies of former methods, also of open windows
     former = [method for method in head.methods if method not in content.methods]
@@ -114,9 +110,11 @@ def take(
     return Taken(taken, messages, sent, estimate, finals)
 
 
-def _released(stream: ldp.Stream, release: Release) -> ldp.Estimate:
-    estimate = stream.oracle.estimate(release.counts.vector.ravel(), release.counts.n)
-    return estimate.declared(stream.privacy)
+def _all_time(stream: ldp.Stream, plan: Plan) -> ldp.Estimate:
+    if plan.release is None:
+        return _estimate(stream, plan.stored.total(stream), Period())
+    counts = plan.release.counts
+    return stream.oracle.estimate(counts.vector.ravel(), counts.n).declared(stream.privacy)
 
 
 def _window(stream: ldp.Stream, plan: Plan, window: Period) -> tuple[ldp.Estimate, int | None]:

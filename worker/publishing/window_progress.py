@@ -99,7 +99,7 @@ def decide(
 
 
 def _merged(progress: Mapping[str, Closed], states: Collection[PartitionState]) -> int:
-    """Returns the highest end of evicted panes and of windows closed as bounded."""
+    """Returns the highest end of evicted panes and of bounded windows."""
     bounded = (
         line.bounded[-1][1] - windows.parse(name).every for name, line in progress.items() if line.bounded
     )

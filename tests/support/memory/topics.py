@@ -96,7 +96,7 @@ class MemorySnapshotProducer:
         ]
 
     def released(self, head: Any, counted: Sequence[Counted]) -> Callable[[int | None, int], Any]:
-        """Returns the released counts of a window, or of all time, from the log and the head alone."""
+        """Returns the released counts of a window, or of all time, from only the log and the head."""
         world, record = self.world, head.get("released")
 
         def summed(parts: Sequence[Counted]) -> dict[tuple[int, int], Any]:

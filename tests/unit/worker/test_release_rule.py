@@ -1,4 +1,4 @@
-"""The release rule alone: on random cuts, every combination of published vectors covers at least m reports."""
+"""The release rule: on random cuts, every combination of published vectors covers at least m reports."""
 
 import random
 from collections import Counter, defaultdict
@@ -21,7 +21,7 @@ Rule = Callable[..., Any]
 
 
 class History:
-    """A made-up stream: each report is a coordinate of its own, so that vectors say which reports they cover."""
+    """A simulated stream in which each report is one coordinate, so that vectors show which reports they cover."""
 
     def __init__(self, seed: int, rule: Rule = release.release) -> None:
         self.rng, self.rule = random.Random(seed), rule
@@ -142,7 +142,7 @@ def test_every_combination_of_published_vectors_covers_m_reports() -> None:
         made = history(seed)
         assert smallest_class(made.vectors) >= made.least, seed
         shown += len(np.unique(np.array(made.vectors), axis=0))
-        # nothing else waits than open panes and at most m - 1 reports at each rate
+        # the only waiting reports are open panes and at most m - 1 reports at each rate
         done = release.release(made.head, made.published, made.cut(), made.fewest, lambda states: states)
         waiting = [n for pane, n in ((p, c.n) for p, c in done.panes.items()) if pane.end > done.head.closed]
         assert len(made.placed) - done.counts.n - sum(waiting) <= (made.fewest - 1) * max(1, made.rates), seed

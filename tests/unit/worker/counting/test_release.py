@@ -24,7 +24,7 @@ SEEDS = range(60)
 
 
 class Marked(Windowed):
-    """A world in which each report has a value of its own, so that a vector says which reports it covers."""
+    """A world in which each report has another value, so that a vector shows which reports it covers."""
 
     def __init__(self, fewest: int, partitions: int = 1, windowing: Windowing | None = HOPPING) -> None:
         super().__init__(partitions, windowing)
@@ -60,7 +60,7 @@ def shown(world: Windowed, name: str = "1s") -> list[tuple[int, int, int]]:
     ]
 
 
-def test_a_report_alone_in_a_pane_is_not_a_window() -> None:
+def test_a_single_report_in_a_pane_is_not_a_window() -> None:
     """19 reports in one pane and 1 in the next."""
     world = Marked(20)
     world.at(0, *times(0, 20), *times(1, 19), *times(2, 1), *times(6, 1))
