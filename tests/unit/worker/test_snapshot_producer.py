@@ -3,6 +3,7 @@
 import itertools
 from itertools import pairwise
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 from kafka import TopicPartition
@@ -32,6 +33,7 @@ class Compacted:
     """A topic; before each read a head of `meanwhile` is written, and compaction takes the others."""
 
     name = "snapshots"
+    headers: ClassVar = {}
 
     def __init__(self, records, end, meanwhile):
         self.records, self.end, self.meanwhile = dict(records), end, list(meanwhile)
@@ -56,7 +58,7 @@ class Compacted:
             begin, at[0], reader.bound = at[0], self.end, self.end
             return {
                 TP: [
-                    SimpleNamespace(key=key, value=value, offset=offset)
+                    SimpleNamespace(key=key, value=value, offset=offset, headers=self.headers.get(offset, []))
                     for offset, (key, value) in sorted(self.records.items())
                     if offset >= begin
                 ]
@@ -347,3 +349,21 @@ def test_a_head_of_a_newer_version_is_never_skipped():
         looked([], {3: (b"s/head", head(4)), 5: (b"s/head", NEWER)})
     assert looked([], {3: (b"s/head", NEWER), 5: (b"s/head", head(4))}) == (4, [0])
     assert looked([], {3: (b"s/head", NEWER), 5: (b"s/head", None)}) == (0, [0])
+
+
+@pytest.mark.parametrize("later", [0, 70, 900])
+def test_the_newest_snapshot_is_read_after_any_number_of_later_records(later):
+    records, headers, at = {}, {}, 0
+    for sequence in (1, 2):
+        estimate = STREAM.oracle.estimate([sequence, 4], 4 + sequence)
+        taken = snapshot.take(STREAM, estimate, Cut({0: sequence}, {}), sequence)
+        for message in snapshot.encode(taken):
+            records[at], headers[at] = (message.key.encode(), message.body), message.headers(sequence)
+            at += 1
+    records |= {at + i: (b"t/head", b"{}") for i in range(later)}
+    topic = Compacted(records, at + later, [])
+    topic.headers = headers
+    newest = KafkaSnapshotProducer(topic, STREAM).newest()
+    assert newest is not None
+    assert (newest.sequence, newest.estimate().known_counts().tolist()) == (2, [2, 4])
+    assert KafkaSnapshotProducer(Compacted({3: (b"s/head", head(1))}, 9, []), STREAM).newest() is None

@@ -23,7 +23,7 @@ from worker.kafka.client import quirks, reading
 from worker.kafka.client.errors import OPEN, unavailable
 from worker.kafka.client.reading import Passed
 from worker.kafka.snapshots import compacted
-from worker.kafka.snapshots.topic import PARTITION, TIMEOUT_SECONDS
+from worker.kafka.snapshots.topic import PARTITION, TIMEOUT_SECONDS, UNREADABLE
 
 _CLAIM_SECONDS = 2.0  # Longest wait of a claim for the end of open transactions
 _DECIDED_SECONDS = 0.05  # Pause between two checks of open transactions
@@ -114,7 +114,10 @@ class KafkaSnapshotProducer:
         return sent
 
     def newest(self) -> Snapshot | None:
-        """Reads the newest snapshot of all time backwards; O(topic) at worst."""
+        """Reads the newest snapshot of all time backwards; None without a valid one.
+
+        O(topic) at worst. Call it while this producer is open, so that no other publisher replaces the snapshot.
+        """
         name, tp = self._stream.name, TopicPartition(self._topic.name, PARTITION)
         begins = tuple(f"{name}/{part}".encode() for part in ("head", "domain", "all/"))
         received = dict[str, tuple[Mapping[str, bytes], bytes]]()
@@ -137,6 +140,8 @@ class KafkaSnapshotProducer:
                         return assemble(name, received)
         except kafka_errors.KafkaError as error:
             raise unavailable(error, "reading the newest snapshot of", self._topic.name) from error
+        except UNREADABLE:
+            pass  # another program wrote a message
         return None
 
     def rows(self) -> list[bytes]:
