@@ -297,3 +297,23 @@ def test_m_changes_at_the_offset_of_its_rule() -> None:
     first, then = (RecordLimits(100, True, fewest_new=fewest) for fewest in (2, 9))
     listed = [Rule(0, 1, first), Rule(5, 2, then)]
     assert [PartitionState(0, offset, listed).fewest_new for offset in (0, 4, 5, 9)] == [2, 2, 9, 9]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_lost_counts_release_no_small_increment(seed: int) -> None:
+    """The store and the beginning of the log are lost, so that published reports are no longer counted."""
+    rng, m = random.Random(seed), 3
+    world = Marked(m, windowing=None)
+    process, number = world.member(1), 1
+    for _ in range(rng.randint(3, 9)):
+        world.at(0, *range(rng.choice([1, 2, 4, 7])))
+        if world.heads and rng.random() < 0.4:
+            world.deliver()
+            world.stored.pop(0, None)
+            world.firsts[0] = rng.randint(world.firsts[0], len(world.logs[0]))
+            world.recount_after = len(world.heads)
+            number += 1
+            process = alone(world, number)
+        settle(world, process, turns=4)
+    assert smallest_combination(world.vectors()) >= m
+    assert world.heads[-1].gaps == {} or world.heads[-1].reports
