@@ -99,11 +99,16 @@ def decide(
 
 
 def _merged(progress: Mapping[str, Closed], states: Collection[PartitionState]) -> int:
-    """Returns the highest end of evicted panes and of bounded windows."""
+    """Returns the highest end of evicted panes and of bounded windows.
+
+    If no partition counts windows any longer, it covers all panes: no partition closes the open ones.
+    """
     bounded = (
         line.bounded[-1][1] - windows.parse(name).every for name, line in progress.items() if line.bounded
     )
-    return max((*bounded, *(state.windows.evicted_to for state in states)), default=0)
+    open_panes = (pane.end for state in states for pane in state.panes)
+    left = () if any(state.windowing for state in states) else open_panes
+    return max((*bounded, *left, *(state.windows.evicted_to for state in states)), default=0)
 
 
 def _event_time(reached: int, states: Collection[PartitionState]) -> int:

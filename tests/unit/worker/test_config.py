@@ -9,7 +9,7 @@ from ldp.oracles import ORACLES
 from ldp.query import SetQuery, TopQuery
 from worker.config import ConfigError, load, parse
 from worker.config.schema import File, QueryTable, StreamTable, Table
-from worker.counting.rules import RecordLimits, RequestedRule
+from worker.counting.rules import RecordLimits, RequestedRule, Rule
 
 STREAM = """
 [[streams]]
@@ -49,6 +49,13 @@ def test_a_declaration_is_part_of_the_document():
     assert declared.document() == parse(STREAM).streams[0].stream.document() | {
         "privacy": {"unit": "device", "reports": 1, "period": "24h", "noise": "fresh", "horizon": "365d"}
     }
+
+
+@pytest.mark.parametrize(("configured", "recorded"), [(0, 0), (1, 0), (2, 2), (20, 20)])
+def test_the_smallest_increment_is_a_recorded_limit(configured, recorded):
+    (served,) = parse(f"[snapshots]\nfewest_new = {configured}\n{STREAM}").streams
+    assert served.configured.limits.fewest_new == recorded
+    assert ("fewest_new" in Rule(0, 1, served.configured.limits).as_json()) == (recorded > 0)
 
 
 def test_a_minimal_configuration_has_defaults():

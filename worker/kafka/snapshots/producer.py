@@ -114,7 +114,7 @@ class KafkaSnapshotProducer:
         return sent
 
     def newest(self) -> Snapshot | None:
-        """Reads the newest snapshot of all time backwards; None without a valid one.
+        """Reads the newest snapshot of all time backwards, or returns None.
 
         O(topic) at worst. Call it while this producer is open, so that no other publisher replaces the snapshot.
         """

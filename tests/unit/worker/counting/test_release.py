@@ -1,6 +1,7 @@
 """Published increments of at least m reports: the path from rules over the head to the next publisher."""
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -317,3 +318,16 @@ def test_lost_counts_release_no_small_increment(seed: int) -> None:
         settle(world, process, turns=4)
     assert smallest_combination(world.vectors()) >= m
     assert world.heads[-1].gaps == {} or world.heads[-1].reports
+
+
+def test_open_panes_join_the_rest_once_windows_are_not_counted() -> None:
+    world = Marked(4, 2)
+    world.at(0, *times(0, 5), *times(5, 3))
+    world.at(1, *times(0, 1), *times(4, 2))
+    settle(world, world.member(1))
+    assert world.heads[-1].reports == 6
+    world.configured = RequestedRule(9, replace(world.configured.limits, windowing=None))
+    world.at(0, *times(6, 1))
+    settle(world, alone(world, 2))
+    assert world.heads[-1].reports == 11  # and one waits
+    assert smallest_class(world.vectors()) >= 4
