@@ -6,19 +6,13 @@ import json
 import math
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ldp.cli.command import FILE, cli, read_document
+from ldp.privacy.summary import DELTA, LINES, as_text, rounded_up, summary
 from ldp.terminal import echo, echo_json
-
-if TYPE_CHECKING:
-    from ldp.privacy.ledger import Ledger
-    from ldp.stream import Stream
-
-_MOST_NEW = 10**9
-_LINES = {"one_report": "one report", "same_value": "a value that stays", "any_history": "any history"}
 
 
 @cli.command("ledger")
@@ -32,7 +26,7 @@ _LINES = {"one_report": "one report", "same_value": "a value that stays", "any_h
 @click.option(
     "--delta",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=1e-8,
+    default=DELTA,
     show_default=True,
     help="δ of --fewest-new.",
 )
@@ -57,7 +51,9 @@ def ledger(
     --registry takes one document. TODO marks what only the owner of the deployment knows.
     """  # noqa: D301
     streams = {str(path): read_document(path) for path in documents}
-    found = {name: _found(stream, fewest_new, delta) for name, stream in streams.items()}
+    found = {
+        name: summary(stream.oracle, stream.privacy, fewest_new, delta) for name, stream in streams.items()
+    }
     if registry:
         from ldp.privacy.registry import entry
 
@@ -71,36 +67,6 @@ def ledger(
         echo("\n".join(_printed(found)))
 
 
-def _found(stream: Stream, fewest_new: int | None, delta: float) -> dict[str, Any]:
-    from ldp.privacy.ledger import ledger
-
-    declared, losses = stream.privacy, ledger(stream.oracle, stream.privacy)
-    return {
-        "privacy": None if declared is None else declared.document(),
-        "reports": None if declared is None else declared.most_reports(),
-        "operator": {key: _number(getattr(losses, key)) for key in _LINES},
-        "snapshots": None if fewest_new is None else _of_snapshots(stream, losses, fewest_new, delta),
-    }
-
-
-def _of_snapshots(stream: Stream, losses: Ledger, fewest_new: int, delta: float) -> dict[str, Any]:
-    """Returns the loss to a reader of snapshots."""
-    from ldp.privacy.amplification import ADVERSARY, blanket, of_group
-    from ldp.privacy.declaration import FRESH
-
-    found = blanket(stream.oracle)
-    # the bound falls with n, and computing it overflows from about 10¹⁵
-    epsilon = math.inf if found is None else found.epsilon(min(fewest_new, _MOST_NEW), delta)
-    shown: dict[str, Any] = {"fewest_new": fewest_new, "epsilon": _number(epsilon), "delta": delta}
-    if stream.privacy is not None and stream.privacy.noise == FRESH and losses.any_history is not None:
-        k = stream.privacy.most_reports()
-        most = float(losses.any_history)
-        together, at_once = of_group(epsilon, delta, k)
-        shown["all_reports"] = {"epsilon": _number(min(k * epsilon, most)), "delta": min(1.0, k * delta)}
-        shown["all_reports_in_one_increment"] = {"epsilon": _number(min(together, most)), "delta": at_once}
-    return shown | {"adversary": ADVERSARY}
-
-
 def _units(found: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns the sums over the streams of each unit."""
     units = dict.fromkeys(one["privacy"]["unit"] for one in found.values() if one["privacy"])
@@ -108,7 +74,7 @@ def _units(found: dict[str, Any]) -> list[dict[str, Any]]:
     for unit in units:
         own = [one for one in found.values() if one["privacy"] and one["privacy"]["unit"] == unit]
         losses = {
-            key: _number(sum(_exact(one["operator"][key]) for one in own))
+            key: rounded_up(sum(_exact(one["operator"][key]) for one in own))
             for key in ("same_value", "any_history")
         }
         sums.append({"unit": unit, "streams": len(own), **losses})
@@ -117,14 +83,6 @@ def _units(found: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _exact(loss: float | str) -> Fraction | float:
     return math.inf if isinstance(loss, str) else Fraction(str(loss))
-
-
-def _number(loss: Fraction | float | None) -> float | str | None:
-    """Returns a loss rounded up to six decimal places, as JSON."""
-    if loss is None or loss == math.inf:
-        return None if loss is None else "infinite"
-    millionths = loss * 10**6 if isinstance(loss, Fraction) else round(1e6 * loss, 3)
-    return math.ceil(millionths) / 10**6
 
 
 def _printed(found: dict[str, Any]) -> list[str]:
@@ -137,24 +95,18 @@ def _printed(found: dict[str, Any]) -> list[str]:
         else:
             limit = "the document declares no limit"
         lines.append(f"{name}: reports: {limit}")
-        lines += [f"  {line:<24}{_epsilon(one['operator'][key])}" for key, line in _LINES.items()]
+        lines += [f"  {line:<24}{as_text(one['operator'][key])}" for key, line in LINES.items()]
         if reader := one["snapshots"]:
             lines.append(
-                f"  {'a reader of snapshots':<24}{_epsilon(reader['epsilon'])}, δ = {reader['delta']:g}"
+                f"  {'a reader of snapshots':<24}{as_text(reader['epsilon'])}, δ = {reader['delta']:g}"
             )
             if total := reader.get("all_reports"):
                 lines.append(
-                    f"  {'  all, one an increment':<24}{_epsilon(total['epsilon'])}, δ = {total['delta']:g}"
+                    f"  {'  all, one an increment':<24}{as_text(total['epsilon'])}, δ = {total['delta']:g}"
                 )
     for unit in _units(found):
         if unit["streams"] > 1:
             lines.append(f"{unit['unit']}: sum of {unit['streams']} streams")
-            lines += [f"  {_LINES[key]:<24}{_epsilon(unit[key])}" for key in ("same_value", "any_history")]
+            lines += [f"  {LINES[key]:<24}{as_text(unit[key])}" for key in ("same_value", "any_history")]
     readers = [one["snapshots"] for one in found.values() if one["snapshots"]]
     return lines + [f"A reader of snapshots {reader['adversary']}." for reader in readers[:1]]
-
-
-def _epsilon(loss: float | str | None) -> str:
-    if loss is None:
-        return "not declared"
-    return "ε is infinite" if isinstance(loss, str) else f"ε ≤ {loss:,.6f}".rstrip("0").rstrip(".")

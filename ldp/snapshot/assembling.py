@@ -10,7 +10,16 @@ from ldp.query import SetQuery, TopQuery
 from ldp.snapshot import chunks
 from ldp.snapshot.checking import MOST_BYTES, check_body, check_domain, check_head
 from ldp.snapshot.contents import Body, Cut, Period, Recommended, SetAnswer, Snapshot, TopAnswer, Vector
-from ldp.snapshot.documents import BASE_ONLY, SCHEMA, VECTORS, period, progress, released_of, rows_of
+from ldp.snapshot.documents import (
+    BASE_ONLY,
+    SCHEMA,
+    VECTORS,
+    period,
+    privacy_loss_of,
+    progress,
+    released_of,
+    rows_of,
+)
 from ldp.stream import fingerprint
 
 Received = Mapping[str, tuple[Mapping[str, bytes], bytes]]
@@ -257,6 +266,7 @@ def _snapshot(
             None if (methods := head.get("methods")) is None else tuple(methods),
             head.get("reached"),
             released_of(head),
+            privacy_loss_of(head),
         ),
         complete=head["complete"],
         reports=head["reports"],

@@ -104,6 +104,11 @@ def _step(at: str, given: Any) -> None:
         raise _wrong(at, given, "a time, and a whole number or null")
 
 
+def _loss(at: str, given: Any) -> None:
+    if given != "infinite":
+        _number(at, given)
+
+
 def _mapping(key: Check, each: Check) -> Check:
     def check(at: str, given: Any) -> None:
         if type(given) is not dict or len(given) > _MOST_KEYS:
@@ -183,9 +188,13 @@ _ROWS = {"topic": _NAME, "older": _or_null(_fields(_SLOTS | {"until": _integer()
 _LINE = {"closed": _integer(), "bounded": _list(_range), "starts": _integers(0)}
 _REST = _fields({"closed": _integer(), "offsets": _OFFSETS})
 _RELEASED = _fields({"closed": _integer(), "fewest": _list(_step, 1 << 16), "rest": _list(_REST, 1000)})
+_LOSS = _fields(
+    {"fewest_new": _integer(2), "operator": _loss, "readers": _loss, "delta": _number},
+)
 _ANY = _fields(
     _SHARED | {"schema": _integer(SCHEMA)},
-    _SOMETIMES | {"standard_error": _number, "windows": _mapping(_NAME, _fields(_LINE))},
+    _SOMETIMES
+    | {"standard_error": _number, "privacy_loss": _LOSS, "windows": _mapping(_NAME, _fields(_LINE))},
 )
 _HEAD = _fields(
     _SHARED | {"rules": _mapping(_PARTITION, _list(_RULE, 100_000))},
@@ -197,6 +206,7 @@ _HEAD = _fields(
         "windows": _mapping(_NAME, _fields(_LINE)),
         "reached": _or_null(_integer()),
         "released": _RELEASED,
+        "privacy_loss": _LOSS,
         "lineage": _or_null(_mapping(_NAME, _NAME)),
     },
 )

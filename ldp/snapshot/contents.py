@@ -143,6 +143,23 @@ class Released:
 
 
 @dataclass(frozen=True)
+class PrivacyLoss:
+    """Privacy loss of one report in a stream with snapshots.fewest_new of 2 or more.
+
+    Attributes:
+        fewest_new: smallest number of new reports by which a published count changes.
+        operator: ε against the operator, who sees the report; or "infinite".
+        readers: ε for readers of snapshots with `delta` (`ldp.privacy.amplification`); or "infinite".
+        delta: δ of `readers`.
+    """
+
+    fewest_new: int
+    operator: float | str
+    readers: float | str
+    delta: float
+
+
+@dataclass(frozen=True)
 class Cut:
     """The counted records of a snapshot, with rules, windows and rows.
 
@@ -157,6 +174,7 @@ class Cut:
         methods: methods that can have bodies of all time on the snapshot topic; None for all methods.
         reached: highest time in ms up to which windows were closed; None if unknown. Windows added later begin there.
         released: the published part of the counts; None if all counts are published.
+        privacy_loss: privacy loss of a report that is released under the present rules; None as for `released`.
     """
 
     offsets: Mapping[int, int]
@@ -169,6 +187,7 @@ class Cut:
     methods: tuple[str, ...] | None = None
     reached: int | None = None
     released: Released | None = None
+    privacy_loss: PrivacyLoss | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "offsets", dict(sorted(self.offsets.items())))

@@ -1,7 +1,7 @@
 """Converts parts of a snapshot to and from JSON documents."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,6 +9,7 @@ from ldp.snapshot.contents import (
     Body,
     Closed,
     Period,
+    PrivacyLoss,
     Recommended,
     Released,
     Rest,
@@ -103,6 +104,13 @@ def _released_document(released: Released) -> dict[str, Any]:
     return {"closed": released.closed, "fewest": [list(step) for step in released.fewest], "rest": rest}
 
 
+def privacy_loss_of(head: Mapping[str, Any]) -> PrivacyLoss | None:
+    """Returns the privacy loss in a head; None if it has none."""
+    if (loss := head.get("privacy_loss")) is None:
+        return None
+    return PrivacyLoss(**{field.name: loss[field.name] for field in fields(PrivacyLoss)})
+
+
 def rows_of(head: Mapping[str, Any]) -> Rows | None:
     """Returns the slots of rows in a head; None for a stream without rows."""
     if (rows := head.get("rows")) is None:
@@ -138,6 +146,8 @@ def head_document(snapshot: Snapshot) -> dict[str, Any]:
         head |= {"reached": snapshot.cut.reached}
     if snapshot.cut.released is not None:
         head |= {"released": _released_document(snapshot.cut.released)}
+    if snapshot.cut.privacy_loss is not None:
+        head |= {"privacy_loss": asdict(snapshot.cut.privacy_loss)}
     if snapshot.cut.rows is not None:
         head |= {"rows": _rows_document(snapshot.cut.rows)}
     return head if snapshot.lineage is None else head | {"lineage": dict(snapshot.lineage)}

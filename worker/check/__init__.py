@@ -6,6 +6,7 @@ Only `kafka.look` and `redis.look` connect. The `assess_...` functions need no c
 import os
 from collections.abc import Callable
 
+from ldp.privacy.summary import LINES, as_text, summary
 from worker.check import kafka, machine, redis
 from worker.check.finding import Finding, Level
 from worker.config import Config
@@ -21,6 +22,7 @@ def findings(config: Config, on_waiting: Callable[[str], object] = lambda _: Non
     here = [
         Finding(Level.OK, "configuration", _summary(config)),
         *assess_streams(config),
+        *assess_privacy(config),
         machine.assess_cache(os.environ.get("NUMBA_CACHE_DIR"), machine.cache_folder()),
     ]
     in_kafka, cluster, heads = kafka.look(config, on_waiting)
@@ -36,6 +38,26 @@ def assess_streams(config: Config) -> list[Finding]:
         for served in config.streams
         for text in served.stream.warnings
     ]
+
+
+def assess_privacy(config: Config) -> list[Finding]:
+    """Returns each stream's privacy losses; with `fewest_new`, also to readers of snapshots."""
+    fewest = config.snapshots.fewest_new if config.snapshots.fewest_new > 1 else None
+    found = []
+    for served in config.streams:
+        subject, losses = (
+            f"privacy of {served.stream.name}",
+            summary(served.stream.oracle, served.stream.privacy, fewest),
+        )
+        lines = [f"{line}: {as_text(losses['operator'][key])}" for key, line in LINES.items()]
+        found.append(Finding(Level.OK, subject, f"against the operator, {'; '.join(lines)}"))
+        if readers := losses["snapshots"]:
+            text = (
+                f"one report, to a reader of snapshots: {as_text(readers['epsilon'])} with δ = {readers['delta']:g};"
+                f" to the operator: {as_text(losses['operator']['one_report'])}. The reader {readers['adversary']}"
+            )
+            found.append(Finding(Level.OK, subject, text))
+    return found
 
 
 def _summary(config: Config) -> str:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def check(config: "Config", as_json: bool) -> int:
     """Validate the configuration, Kafka and Redis.
 
-    Checks configuration, brokers, topics, Redis and stored counts. The exit code is 1 if there is an error.
+    Checks configuration, brokers, topics, Redis and stored counts. Shows the privacy loss of each stream.
+    The exit code is 1 if there is an error.
     """
     from worker.check import Level, findings
 

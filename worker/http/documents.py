@@ -167,7 +167,7 @@ def excerpt(
     ]
     drawn = np.concatenate(shown) if len(values) else np.zeros(1)
     head = _head(snapshot)
-    left_out = ("offsets", "rules", "floors", "windows", "reached", "rows", "lineage", "methods")
+    left_out = ("offsets", "rules", "floors", "windows", "reached", "released", "rows", "lineage", "methods")
     return {name: value for name, value in head.items() if name not in left_out} | {
         "domain_size": len(leading["frequencies"]),
         "of": of,

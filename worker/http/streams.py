@@ -88,6 +88,7 @@ class Streams:
                 for partition in sorted(known | counted.here)
             },
             "published": published,
+            "privacy_loss": None if head is None else head.fields.get("privacy_loss"),
             "newest": None if newest is None else _newest(newest),
             "available": _available(names, there),
         }

@@ -6,7 +6,7 @@ import { byId, keyed, make, reveal, write } from "./dom.js";
 import { PAGE, drawExcerpt, summaryOf } from "./excerpt.js";
 import { parse } from "./json.js";
 import { Live } from "./live.js";
-import { drawAlarm, drawCounting, drawStreams, forgetWaits, noteStreams } from "./streams.js";
+import { drawAlarm, drawCounting, drawReaders, drawStreams, forgetWaits, noteStreams } from "./streams.js";
 import { age, shown } from "./text.js";
 import { drawWindows } from "./windows.js";
 
@@ -105,6 +105,7 @@ function drawList() {
   drawAge();
   if (stream !== undefined) {
     drawCounting(stream);
+    drawReaders(stream);
     drawWindows(stream, place, go);
   }
   const back = byId("back");

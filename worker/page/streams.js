@@ -70,6 +70,12 @@ export function drawAlarm(stream) {
   }
 }
 
+/** Draws the privacy loss to readers of snapshots, if the stream has a bound. */
+export function drawReaders({ privacy_loss: loss }) {
+  byId("readers").hidden = typeof loss?.readers !== "number";
+  if (!byId("readers").hidden) write(byId("readers-loss"), `ε ≤ ${loss.readers} with δ = ${loss.delta}`);
+}
+
 /** Draws the facts of counting as pairs of name and value. */
 export function drawCounting(stream) {
   byId("counting").hidden = false;

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 
 import ldp
 from ldp.consistency import METHODS
+from ldp.privacy.summary import DELTA, rounded_up, to_readers
 from ldp.query import Query
-from ldp.snapshot import Closed, Cut, Period
+from ldp.snapshot import Closed, Cut, Period, PrivacyLoss
 from worker.counting.changed import NEW_NAME
 from worker.counting.head import Head
 from worker.counting.partition_state import Cell
@@ -106,7 +107,8 @@ class Plan:
             fewest,
             lambda states: Counts.of(states.n, oracle.support(states.vector.ravel()), rates),
         )
-        return replace(self, cut=replace(self.cut, released=found.head), release=found)
+        loss = PrivacyLoss(fewest, rounded_up(oracle.epsilon), rounded_up(to_readers(oracle, fewest)), DELTA)
+        return replace(self, cut=replace(self.cut, released=found.head, privacy_loss=loss), release=found)
 
     @property
     def admits(self) -> bool:

@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 import ldp
 from ldp.consistency import METHODS
 from ldp.consistency.together import by_method
+from ldp.privacy.amplification import ADVERSARY
 from tests.support import axe
 from tests.support.chromium import page_of
 from tests.support.harness import World, until
@@ -276,6 +277,28 @@ def test_a_late_snapshot_is_marked_while_reports_arrive(standin, chromium):
         page.clock.run_for(30_000)  # without events, the page connects again, and waits again
         expect(page.locator("#alarm")).to_be_hidden()
         assert listened(standin) > 1
+
+
+def test_the_privacy_loss_to_readers_of_snapshots(standin, chromium):
+    standin.snapshots["colours", "all", ""] = collected()
+    (stream,) = standin.streams
+    with page_of(chromium) as page:
+        page.set_viewport_size({"width": 360, "height": 900})
+        open_at(page, standin)
+        expect(page.locator("#epsilon")).to_have_text("1")
+        expect(page.locator("#readers")).to_be_hidden()  # without snapshots.fewest_new
+        stream["privacy_loss"] = {"fewest_new": 10_000, "operator": 1.0, "readers": 0.046, "delta": 1e-8}
+        standin.renew()
+        expect(page.locator("#readers")).to_contain_text("a report has ε ≤ 0.046 with δ = 1e-8")
+        assert page.evaluate("document.documentElement.scrollWidth") == 360
+        title = page.locator("#readers a").get_attribute("title")
+        for fact in ADVERSARY.split("; "):
+            assert fact.removeprefix("and ") in title, fact
+        stream["privacy_loss"] |= {"readers": "infinite"}
+        standin.renew()
+        expect(page.locator("#readers")).to_be_hidden()
+        page.locator("#readers a").evaluate("link => link.click()")
+        expect(page.locator("dt#readers")).to_be_in_viewport()
 
 
 def test_the_interval_covers_reports_or_the_population(standin, chromium):

@@ -12,7 +12,7 @@ import ldp
 from ldp import snapshot
 from ldp.consistency import METHODS, applicable
 from ldp.query import SetQuery, TopQuery
-from ldp.snapshot import Cut, Incomplete, checking
+from ldp.snapshot import Cut, Incomplete, PrivacyLoss, checking
 from ldp.snapshot.documents import BASE_ONLY
 
 SCHEMA = json.loads((Path(snapshot.__file__).parent / "snapshot.schema.json").read_text())
@@ -79,6 +79,31 @@ def test_a_head_without_bodies_follows_the_schema():
         head = snapshot.announce(stream, replace(CUT, methods=methods), 1, None, "ab" * 16)
         (part,) = snapshot.encode(head)
         jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(part.body))
+
+
+@pytest.mark.parametrize("loss", [0.5, "infinite"])
+def test_the_privacy_loss_is_in_the_head_only(loss):
+    stream, estimate, _ = make(3)
+    cut = replace(CUT, privacy_loss=PrivacyLoss(20, 1.0, loss, 1e-8))
+    taken = snapshot.take(stream, estimate, cut, 4, lineage={"group": "g", "topic_id": "t"})
+    encoded = snapshot.encode(taken)
+    assert snapshot.assemble("s", topic(encoded, 4)) == taken
+    head, *others = sorted((json.loads(part.body) for part in encoded), key=lambda said: "method" in said)
+    assert head["privacy_loss"] == {"fewest_new": 20, "operator": 1.0, "readers": loss, "delta": 1e-8}
+    assert not any("privacy_loss" in said for said in others)
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    validator.validate(head)
+    wrong: list[dict[str, object]] = [
+        {"readers": "none"},
+        {"operator": None},
+        {"fewest_new": 1},
+        {"delta": "0"},
+    ]
+    for one in wrong:
+        forged = head | {"privacy_loss": head["privacy_loss"] | one}
+        assert not validator.is_valid(forged), one
+        with pytest.raises(ValueError, match=f"privacy_loss.{next(iter(one))}"):
+            checking.check_head(forged)
 
 
 def test_messages_of_an_explicit_channel_state_the_epsilon_of_a_report():

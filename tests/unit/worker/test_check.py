@@ -10,10 +10,11 @@ import pytest
 import ldp
 from ldp import frames, kernels, snapshot
 from ldp.oracles import ORACLES
+from ldp.privacy.amplification import ADVERSARY
 from ldp.query import SetQuery, TopQuery
 from ldp.terminal import piped, show
 from tests.support.estimates import estimated
-from worker.check import Finding, Level
+from worker.check import Finding, Level, assess_privacy
 from worker.check import kafka as check_kafka
 from worker.check.counts import assess_counts
 from worker.check.kafka import (
@@ -649,3 +650,37 @@ def test_snapshots_with_many_answers_stay_within_the_stated_size(what):
     parts = snapshot.encode(snapshot.take(stream, estimate, snapshot.Cut({0: 1}, {}), 1, queries, **more))
     largest = max(len(part.body) for part in parts)
     assert largest <= snapshot.largest_message(stream, queries, partitions=1) <= 2 * largest
+
+
+@pytest.mark.parametrize(
+    ("fewest_new", "declared", "lines", "readers"),
+    [
+        (0, "", ["1", "not declared", "not declared"], None),
+        (1, "", ["1", "not declared", "not declared"], None),
+        (10_000, "", ["1", "not declared", "not declared"], "0.004"),
+        (10_000, "fresh", ["1", "366", "366"], "0.004"),
+        (10_000, "memoised", ["1", "1", "infinite"], "0.004"),
+    ],
+)
+def test_the_privacy_losses_of_each_stream(fewest_new, declared, lines, readers):
+    privacy = f"{{unit = 'device', reports = 1, period = '24h', noise = '{declared}', horizon = '365d'}}"
+    common = "epsilon = '1'\nprotocol = 'grr'\ndomain_size = 1024\n" + (
+        f"privacy = {privacy}\n" if declared else ""
+    )
+    streams = [f"[[streams]]\nname = '{name}'\ntopic = '{name}'\n{common}" for name in "st"]
+    config = parse(f"[snapshots]\nfewest_new = {fewest_new}\n{''.join(streams)}")
+    losses = [
+        loss if loss == "not declared" else "ε is infinite" if loss == "infinite" else f"ε ≤ {loss}"
+        for loss in lines
+    ]
+    text = "against the operator, one report: {}; a value that stays: {}; any history: {}".format(*losses)
+    expected = [text]
+    if readers is not None:
+        expected.append(
+            f"one report, to a reader of snapshots: ε ≤ {readers} with δ = 1e-08; to the operator: ε ≤ 1."
+            f" The reader {ADVERSARY}"
+        )
+    found = assess_privacy(config)
+    assert [finding.text for finding in found] == 2 * expected
+    assert [finding.subject for finding in found] == [f"privacy of {name}" for name in "st" for _ in expected]
+    assert {finding.level for finding in found} == {Level.OK}

@@ -10,7 +10,7 @@ import pytest
 
 import ldp
 from ldp import snapshot
-from ldp.snapshot import Closed, Cut, Period
+from ldp.snapshot import Closed, Cut, Period, PrivacyLoss
 from worker.counting.head import Head, NewerHead
 from worker.kafka.snapshots import index as snapshot_index
 from worker.kafka.snapshots.index import SnapshotIndex
@@ -33,6 +33,7 @@ CUT = Cut(
     floors={0: 0},
     progress={"1h": Closed(3_600_000, ((0, 1),), (0,))},
     reached=5,
+    privacy_loss=PrivacyLoss(20, 1.0, 0.5, 1e-8),
 )
 HOUR = Period("1h", 3_600_000, 7_200_000, final=True)
 STRANGE = (

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from email.utils import parsedate_to_datetime
 from urllib.parse import quote
 
@@ -20,7 +20,7 @@ import pytest
 
 import ldp
 from ldp import snapshot
-from ldp.snapshot import Closed, Cut, Period
+from ldp.snapshot import Closed, Cut, Period, PrivacyLoss
 from worker.config import parse
 from worker.http import answers, connections, documents, page
 from worker.http import server as health
@@ -309,6 +309,7 @@ def test_streams_are_listed_with_their_progress(served, log):
         "windows": ["all", "1h"],
         "every_seconds": 5.0,
         "published": 3000,
+        "privacy_loss": None,
         "state": "serving",
         "rate": s["rate"],
         "lag": 4,
@@ -332,6 +333,14 @@ def test_streams_are_listed_with_their_progress(served, log):
     assert {reason: n for reason, n in s["rejected"].items() if n} == {"json": 3}
     assert (t["state"], t["newest"], t["lag"], t["available"]) == ("joining", None, None, {"all": []})
     assert t["published"] is None
+
+
+def test_a_stream_has_the_privacy_loss_of_its_head(served, log):
+    loss = PrivacyLoss(100, 1.0, 0.5, 1e-8)
+    shown = taken(sequence=3)
+    log.publish(replace(shown, cut=replace(shown.cut, privacy_loss=loss)))
+    until(lambda: said(served, "/streams")[0]["newest"], "the topic is read")
+    assert said(served, "/streams")[0]["privacy_loss"] == asdict(loss)
 
 
 def test_a_stream_that_waits_for_reports_has_no_interval_of_snapshots(log, metrics):

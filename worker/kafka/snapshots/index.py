@@ -15,7 +15,7 @@ from ldp.snapshot.checking import MOST_BYTES, check_shared
 
 Key = tuple[str, int | None]  # A window's name and start; ``("all", None)`` for all time
 _SHARED = ("sequence", "reports", "complete", "window")
-_SOMETIMES = ("snapshot", "standard_error", "published")
+_SOMETIMES = ("snapshot", "standard_error", "published", "privacy_loss")
 _MOST_WINDOWS = 100_000  # Most windows of a stream that the head lists, and that it does not list yet
 _MOST_PARTS, _MOST_PART = 32 << 20, 16 << 20
 """Most memory of all incomplete snapshots of windows, and of one incomplete snapshot."""

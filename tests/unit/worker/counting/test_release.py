@@ -1,5 +1,6 @@
 """Published increments of at least m reports: the path from rules over the head to the next publisher."""
 
+import json
 import random
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,8 @@ import pytest
 
 import ldp
 from ldp import frames
+from ldp.privacy import summary
+from ldp.privacy.amplification import Blanket, blanket
 from tests.support.memory import Process
 from tests.unit.worker.counting.still import STREAM, alone, turn
 from tests.unit.worker.counting.windowed import Windowed, configured, finals, listen, settle
@@ -61,6 +64,26 @@ def shown(world: Windowed, name: str = "1s") -> list[tuple[int, int, int]]:
     ]
 
 
+def test_heads_have_the_privacy_loss_of_the_rule_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    summary._epsilon_of.cache_clear()
+    calls = []
+    epsilon = Blanket.epsilon
+    monkeypatch.setattr(Blanket, "epsilon", lambda *given: calls.append(given[1:]) or epsilon(*given))
+    world = Marked(21)
+    worker, heads = world.member(1), dict[int, Any]()
+    for second in range(0, 30, 6):
+        world.at(0, *times(second, 21))
+        settle(world, worker)
+        if world.received:  # the newest head with bodies
+            head = json.loads(world.received[f"{STREAM.name}/head"][1])
+            heads[head["sequence"]] = head["privacy_loss"]
+    readers = epsilon(blanket(world.stream.oracle), 21, 1e-8)
+    expected = {"fewest_new": 21, "operator": 1.0, "readers": readers, "delta": 1e-8}
+    assert list(heads.values()) == [expected] * len(heads)
+    assert len(heads) > 2
+    assert calls == [(21, 1e-8)]  # computed once for all snapshots
+
+
 def test_a_single_report_in_a_pane_is_not_a_window() -> None:
     """19 reports in one pane and 1 in the next."""
     world = Marked(20)
@@ -107,7 +130,7 @@ def test_without_a_limit_rules_heads_and_bodies_have_no_new_fields(fewest: int) 
     world.at(0, *times(0, 3), *times(5, 1))
     settle(world, world.member(1))
     assert world.heads[-1].released is None
-    assert not any({"released", "withheld"} & said.keys() for said in world.published)
+    assert not any({"released", "withheld", "privacy_loss"} & said.keys() for said in world.published)
     assert [said["reports"] for said in world.published if said["window"]["name"] == "1s"][:1] == [3]
 
 

@@ -1,0 +1,117 @@
+"""Summary of a stream's privacy losses: against the operator, and to readers of snapshots."""
+
+from __future__ import annotations
+
+import functools
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from ldp.privacy.declaration import FRESH
+from ldp.privacy.ledger import ledger
+
+if TYPE_CHECKING:
+    from ldp.oracles import Oracle
+    from ldp.privacy.amplification import Blanket
+    from ldp.privacy.declaration import Declaration
+    from ldp.privacy.ledger import Ledger
+
+DELTA = 1e-8
+"""Default δ of the loss to readers of snapshots."""
+LINES = {"one_report": "one report", "same_value": "a value that stays", "any_history": "any history"}
+"""Text for each loss against the operator."""
+_MOST = 10**9  # reports of the computed bound, which also holds for more; above 10¹² floats overflow
+
+
+def summary(
+    oracle: Oracle, declared: Declaration | None, fewest_new: int | None = None, delta: float = DELTA
+) -> dict[str, Any]:
+    """Returns a stream's privacy losses as JSON.
+
+    Args:
+        oracle: the protocol.
+        declared: the declaration in the document; None without one.
+        fewest_new: smallest number of new reports that a snapshot releases together; None if readers of snapshots are
+            not considered.
+        delta: δ of the loss to these readers.
+
+    Example:
+        >>> import ldp
+        >>> found = summary(ldp.GRR("1", domain_size=1024), None, 10_000)
+        >>> found["operator"]["one_report"], found["snapshots"]["epsilon"]
+        (1.0, 0.004)
+    """
+    losses = ledger(oracle, declared)
+    return {
+        "privacy": None if declared is None else declared.document(),
+        "reports": None if declared is None else declared.most_reports(),
+        "operator": {
+            key: None if (loss := getattr(losses, key)) is None else rounded_up(loss) for key in LINES
+        },
+        "snapshots": None
+        if fewest_new is None
+        else _of_snapshots(oracle, declared, losses, fewest_new, delta),
+    }
+
+
+def to_readers(oracle: Oracle, fewest_new: int, delta: float = DELTA) -> float:
+    """Returns ε of one report for readers of snapshots; infinity without a bound.
+
+    The result is cached, because the computation takes up to seconds.
+
+    Example:
+        >>> import ldp
+        >>> to_readers(ldp.GRR("1", domain_size=1024), 10_000), to_readers(ldp.GRR("1", domain_size=2), 2**63)
+        (0.004, 0.001)
+    """
+    from ldp.privacy.amplification import blanket
+
+    found = blanket(oracle)
+    return math.inf if found is None else _epsilon_of(found, min(fewest_new, _MOST), delta)
+
+
+@functools.lru_cache(maxsize=256)
+def _epsilon_of(found: Blanket, n: int, delta: float) -> float:
+    return found.epsilon(n, delta)
+
+
+def _of_snapshots(
+    oracle: Oracle, declared: Declaration | None, losses: Ledger, fewest_new: int, delta: float
+) -> dict[str, Any]:
+    """Returns the loss to a reader of snapshots."""
+    from ldp.privacy.amplification import ADVERSARY, of_group
+
+    epsilon = to_readers(oracle, fewest_new, delta)
+    shown: dict[str, Any] = {"fewest_new": fewest_new, "epsilon": rounded_up(epsilon), "delta": delta}
+    if declared is not None and declared.noise == FRESH and losses.any_history is not None:
+        k = declared.most_reports()
+        most = float(losses.any_history)
+        together, at_once = of_group(epsilon, delta, k)
+        shown["all_reports"] = {"epsilon": rounded_up(min(k * epsilon, most)), "delta": min(1.0, k * delta)}
+        shown["all_reports_in_one_increment"] = {"epsilon": rounded_up(min(together, most)), "delta": at_once}
+    return shown | {"adversary": ADVERSARY}
+
+
+def rounded_up(loss: Fraction | float) -> float | str:
+    """Returns a loss rounded up to six decimal places, as JSON.
+
+    Example:
+        >>> rounded_up(Fraction(1, 3)), rounded_up(math.inf)
+        (0.333334, 'infinite')
+    """
+    if loss == math.inf:
+        return "infinite"
+    millionths = loss * 10**6 if isinstance(loss, Fraction) else round(1e6 * loss, 3)
+    return math.ceil(millionths) / 10**6
+
+
+def as_text(loss: float | str | None) -> str:
+    """Returns a loss of `summary` as text.
+
+    Example:
+        >>> as_text(0.5), as_text("infinite"), as_text(None)
+        ('ε ≤ 0.5', 'ε is infinite', 'not declared')
+    """
+    if loss is None:
+        return "not declared"
+    return "ε is infinite" if isinstance(loss, str) else f"ε ≤ {loss:,.6f}".rstrip("0").rstrip(".")
