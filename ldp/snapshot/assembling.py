@@ -61,7 +61,11 @@ def assemble(stream: str, received: Received) -> Snapshot:
     head, mark = _parse(value), _mark(headers)
     _check_schema(stream, head)
     check_head(head)
-    ours = [key for key, (own, _) in received.items() if _mark(own) == mark and _of_all_time(stream, key)]
+    ours = [
+        key
+        for key, (own, body) in received.items()
+        if body and _mark(own) == mark and _of_all_time(stream, key)
+    ]
     if len(ours) < (parts := int(headers["parts"])):
         raise Incomplete(
             f"snapshot {head['sequence']} of {stream!r} has {parts} messages; {len(ours)} were received"

@@ -92,6 +92,8 @@ class Plan:
         oracle, rates = stream.oracle, len(published.reports) if "rates" in stream.document() else 0
         panes = self.stored.panes(stream)
         before = self.head.released or release.begin(published, self.head.offsets, panes)
+        if self._lost():
+            before = release.hide(before)
         windows = self.windows
         cut = release.Cut(
             self.cut.offsets,
@@ -109,6 +111,15 @@ class Plan:
         )
         loss = PrivacyLoss(fewest, rounded_up(oracle.epsilon), rounded_up(to_readers(oracle, fewest)), DELTA)
         return replace(self, cut=replace(self.cut, released=found.head, privacy_loss=loss), release=found)
+
+    def _lost(self) -> bool:
+        """Returns whether counted records of the head are in a new gap."""
+        head = self.head
+        return any(
+            begin < head.offsets.get(partition, 0) and (begin, end) not in head.gaps.get(partition, [])
+            for partition, gaps in self.cut.gaps.items()
+            for begin, end in gaps
+        )
 
     @property
     def admits(self) -> bool:

@@ -134,8 +134,9 @@ def release(
     settled = cut.total - _sum((own for pane, own in cut.panes.items() if pane.end > end), cut.total)
     new = support(settled) - grown
     rest = new.at_least(fewest)
-    here = Rest(end, dict(cut.offsets))
-    waits = [bool(vector.any()) for vector in (new - rest).vector]
+    here, left = Rest(end, dict(cut.offsets)), new - rest
+    # a report can support no value
+    waits = [bool(n or vector.any()) for n, vector in zip(left.reports, left.vector, strict=True)]
     marks = tuple(mark if waiting else here for waiting, mark in zip(waits, before.rest, strict=True))
     counts = grown + rest
     changed = bool((counts.reports != published.reports).any())
@@ -153,6 +154,14 @@ def begin(published: Counts, offsets: Mapping[int, int], panes: Iterable[Pane]) 
     return Released(
         shown, steps, (Rest(shown, dict(offsets) if published.n else {}),) * len(published.reports)
     )
+
+
+def hide(before: Released) -> Released:
+    """Returns the record after a loss of counted reports.
+
+    Decided panes can have fewer reports than published windows show, so later windows show none of them.
+    """
+    return replace(before, fewest=((0, None),) if before.closed else ())
 
 
 def _step(
