@@ -64,6 +64,7 @@ class Head:
     reports: int  # 0 for a head without a snapshot
     reached: int  # latest time up to which any window was closed; 0 without windows
     released: Released | None  # None if all counts are published
+    fewest_new: tuple[frozenset[int], int]  # recorded sizes of increments, and the highest one in force
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Head":
@@ -85,7 +86,19 @@ class Head:
             _whole(document["reports"]),
             int(document.get("reached", 0)),
             Released.of(document["released"]) if "released" in document else None,
+            _fewest_new(document),
         )
+
+    def expect_increments(self) -> None:
+        """Raises `Difference` unless increments have the sizes of recorded rules."""
+        recorded, highest = self.fewest_new
+        if self.released is None and highest > 1:
+            raise Difference(f"head {self.sequence}: all counts, but increments of {highest} are required")
+        if self.released is not None and highest < 2:
+            raise Difference(f"head {self.sequence}: released counts, but no increments are required")
+        steps = () if self.released is None else self.released.steps
+        if others := sorted({m for _, m in steps if m is not None} - recorded):
+            raise Difference(f"head {self.sequence}: panes of {others[0]} reports, which no rule allows")
 
     def ends_of_listed(self) -> dict[str, int]:
         """Returns a dict from ``name/start`` of each listed window to its end."""
@@ -120,6 +133,17 @@ class Head:
                 raise Difference(
                     f"window {name}/{start}: final, but head {self.sequence} has closed windows only up to {at}"
                 )
+
+
+def _fewest_new(document: Mapping[str, Any]) -> tuple[frozenset[int], int]:
+    listed = {int(p): rules for p, rules in document["rules"].items()}
+    ends = {int(p): offset for p, offset in document["offsets"].items()}
+    recorded = frozenset(rule.get("fewest_new", 0) for rules in listed.values() for rule in rules)
+    in_force = [
+        [rule.get("fewest_new", 0) for rule in rules if rule["offset"] <= ends.get(p, 0)][-1:]
+        for p, rules in listed.items()
+    ]
+    return recorded, max((m for (m,) in filter(None, in_force)), default=0)
 
 
 def _whole(number: Any, least: int = 0) -> int:

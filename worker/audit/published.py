@@ -143,6 +143,8 @@ class Published:
         finals = provisional = gone = 0
         lacking, unknown = dict[int, int](), 0
         try:
+            if self._head is not None:
+                self._head.expect_increments()
             for each, count in zip(self.snapshots, self._counts, strict=True):
                 _expect_possible(each, count, partitions, released=self.released is not None)
                 if count.gone:

@@ -1,13 +1,10 @@
 """Attacks on the release rule: each found a fault."""
 
 import numpy as np
-import pytest
 
-import ldp
-from ldp import frames
 from ldp.snapshot import Released, Rest
 from tests.unit.worker.counting.still import alone
-from tests.unit.worker.counting.test_release import HOPPING, Marked, times
+from tests.unit.worker.counting.test_release import Marked, times
 from tests.unit.worker.counting.windowed import settle
 from tests.unit.worker.test_release_rule import smallest_class
 from worker.counting.rules import RecordLimits, RequestedRule
@@ -18,7 +15,9 @@ def test_a_report_that_supports_no_value_waits_too() -> None:
     """A unary report can have no bit: its vector is zero, but the head must not say that it is released."""
     head, published = Released(0, (), (Rest(0, {}),)), Counts.of(0, np.zeros(3, np.int64), 0)
     first = release(head, published, Cut({0: 2}, Counts.of(2, np.array([1, 1, 0]), 0), {}), 2, lambda c: c)
-    then = release(first.head, first.counts, Cut({0: 3}, Counts.of(3, np.array([1, 1, 0]), 0), {}), 2, lambda c: c)
+    then = release(
+        first.head, first.counts, Cut({0: 3}, Counts.of(3, np.array([1, 1, 0]), 0), {}), 2, lambda c: c
+    )
     assert then.counts.n == 2
     assert then.head.rest[0].offsets == {0: 2}
 
