@@ -59,7 +59,9 @@ def largest_message(
     listed = sum(_LINE + _json(name) + _START * starts for name, starts in windows.items())
     names = [query.name for query in sets] + [query.name for query in tops]
     places = dict.fromkeys(names, d)  # ranks of the rows, and of the older rows
-    head = _ENVELOPE + (_OFFSET + _RULES + named) * partitions + listed + 2 * _json(places)
+    rates = max(1, len(document.get("rates", ())))  # the released offsets of each rate
+    offsets = _OFFSET * (1 + rates)
+    head = _ENVELOPE + (offsets + _RULES + named) * partitions + listed + 2 * _json(places)
     return max(body, head, chunk, _ENVELOPE + max(parts, default=0))
 
 

@@ -166,8 +166,8 @@ class Plan:
 
     @property
     def is_held_back(self) -> bool:
-        """Whether new counts exist, but too few to change published ones."""
-        return self.release is not None and self.cut.offsets != self.head.offsets
+        """Whether new counts exist, but too few; with windows, new counts wait for the window in any case."""
+        return self.release is not None and self.windows is None and self.cut.offsets != self.head.offsets
 
     @property
     def announces(self) -> bool:

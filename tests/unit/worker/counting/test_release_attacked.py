@@ -1,13 +1,23 @@
 """Attacks on the release rule: each found a fault."""
 
-import numpy as np
+from typing import cast
 
-from ldp.snapshot import Released, Rest
+import numpy as np
+import orjson
+import pytest
+
+import ldp
+from ldp import snapshot
+from ldp.snapshot import Released, Rest, largest_message
+from ldp.snapshot.documents import _released_document
+from tests.support.memory.process import Silence
 from tests.unit.worker.counting.still import alone
 from tests.unit.worker.counting.test_release import Marked, times
 from tests.unit.worker.counting.windowed import settle
 from tests.unit.worker.test_release_rule import smallest_class
+from worker.counting.ports import Events
 from worker.counting.rules import RecordLimits, RequestedRule
+from worker.counting.windows import Windowing
 from worker.publishing.release import Counts, Cut, release
 
 
@@ -64,3 +74,46 @@ def test_a_decided_pane_that_lost_reports_is_not_shown_again() -> None:
     settle(world, process, turns=30)
     assert world.heads[-1].gaps
     assert smallest_class(world.vectors()) >= 4
+
+
+def test_a_snapshot_is_not_old_while_a_window_is_open() -> None:
+    """Reports of open windows are not published: the alert LdpSnapshotOld must not fire at full traffic."""
+    checked = []
+
+    class Noted(Silence):
+        def checked(self, seconds: float | None) -> None:
+            checked.append(seconds)
+
+    world = Marked(4, windowing=Windowing(("all", "60s"), 500, 500))
+    process = world.member(1, cast(Events, Noted()))
+    settle(world, process)
+    checked.clear()
+    for second in range(20):
+        world.at(0, *times(second, 4))
+        settle(world, process, turns=2)
+    assert len(checked) == 40
+
+
+def test_the_bound_of_a_head_includes_the_released_offsets_of_each_rate() -> None:
+    stream = ldp.Stream("s", ldp.RatedResponse([f"{i}/100" for i in range(1, 17)]))
+    offsets = dict.fromkeys(range(200), 2**63 - 1)
+    rest = (Rest(2**40, offsets),) * 16
+    size = len(orjson.dumps(_released_document(Released(2**40, ((0, 20),), rest))))
+    assert largest_message(stream, (), 200) > size
+
+
+@pytest.mark.xfail(strict=True, reason="provisional windows of the time before m stay on the topic for ever")
+def test_windows_shown_in_part_do_not_stay_provisional() -> None:
+    world = Marked(0)
+    world.configured = RequestedRule(1, world.configured.limits)
+    world.at(0, *times(0, 12), *times(2, 5))
+    settle(world, world.member(1))
+    world.choose(10)
+    process = alone(world, 2)
+    world.at(0, *times(7, 11), *times(12, 1))
+    settle(world, process)
+    topic = {m.key: (dict(m.headers(1)), m.body) for sent in world.messages for m in sent}
+    closed = {name: line.closed for name, line in world.heads[-1].progress.items()}
+    there = [one for one in snapshot.windows(world.stream.name, topic) if one.end <= closed[one.name]]
+    assert there
+    assert all(one.final for one in there)
