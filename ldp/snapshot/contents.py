@@ -110,11 +110,13 @@ class Rest:
     """The newest cut at which the whole rest of a rate is released.
 
     The rest is all reports that no released pane contains. `offsets` maps each partition to the offset up to which
-    records were counted, without panes that end after `closed` (ms).
+    records were counted, without panes that end after `closed` (ms). `lost` is the number of offsets in gaps of the log
+    at the cut. A larger number in the same offsets shows that counted records were lost later.
     """
 
     closed: int
     offsets: Mapping[int, int]
+    lost: int = 0
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def released_of(head: Mapping[str, Any]) -> Released | None:
         released["closed"],
         tuple((since, fewest) for since, fewest in released["fewest"]),
         tuple(
-            Rest(one["closed"], {int(p): offset for p, offset in one["offsets"].items()})
+            Rest(one["closed"], {int(p): offset for p, offset in one["offsets"].items()}, one["lost"])
             for one in released["rest"]
         ),
     )
@@ -98,7 +98,7 @@ def released_of(head: Mapping[str, Any]) -> Released | None:
 
 def _released_document(released: Released) -> dict[str, Any]:
     rest = [
-        {"closed": one.closed, "offsets": {str(p): offset for p, offset in sorted(one.offsets.items())}}
+        asdict(one) | {"offsets": {str(p): offset for p, offset in sorted(one.offsets.items())}}
         for one in released.rest
     ]
     return {"closed": released.closed, "fewest": [list(step) for step in released.fewest], "rest": rest}

@@ -32,6 +32,7 @@ class Released:
         tuple[int, int | None], ...
     ]  # (time, reports that panes that end after it need; None: not released)
     rest: tuple[tuple[int, Mapping[int, int]], ...]  # (closed, offsets) of the released rest; by rate
+    lost: tuple[int, ...]  # number of offsets in gaps below these offsets, when the rest was released
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Released":
@@ -44,7 +45,8 @@ class Released:
             (int(one["closed"]), {int(p): _whole(offset) for p, offset in one["offsets"].items()})
             for one in document["rest"]
         )
-        return cls(int(document["closed"]), steps, rest)
+        lost = tuple(_whole(one["lost"]) for one in document["rest"])
+        return cls(int(document["closed"]), steps, rest, lost)
 
     def fewest_of(self, end: int) -> float:
         """Returns the reports that a pane needs at a rate; inf: not released."""

@@ -147,6 +147,8 @@ class Published:
                 self._head.expect_increments()
             for each, count in zip(self.snapshots, self._counts, strict=True):
                 _expect_possible(each, count, partitions, released=self.released is not None)
+                if each.name == "all" and self.released is not None and self.released.lost_later():
+                    count.gone |= {p: max(end for _, end in gaps) for p, gaps in each.gaps.items()}
                 if count.gone:
                     unknown += each.name != "all"
                     lacking |= {p: max(offset, lacking.get(p, 0)) for p, offset in count.gone.items()}
@@ -329,6 +331,7 @@ class Partly:
         if released is None:
             return
         for rate in self._rest.pop(offset, ()):
-            released.add_rest(rate, counted)
+            lost = sum(end - begin for begin, end in self._stored.gaps if begin < offset)
+            released.add_rest(rate, counted, lost)
         if offset == self._published.head_offset(self._partition):
             released.add_decided(self._partition, counted)

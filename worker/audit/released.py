@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from worker.audit.errors import Difference
 from worker.audit.hashes import State
 from worker.audit.heads import Released
 from worker.audit.recount import Cell, Recount
@@ -45,6 +46,7 @@ class ReleasedRecount:
     def __init__(self, released: Released, entries: int, rates: int) -> None:
         self.released, self._shape = released, (max(1, rates), -1)
         self._rest = [self._sum(0, np.zeros(entries, np.int64)) for _ in released.rest]
+        self._lost = [0 for _ in released.rest]
         self._panes: dict[str, dict[int, Sum]] = {}  # pane -> partition -> counts
         self.after = min(closed for closed, _ in released.rest)  # panes that end later are kept
 
@@ -59,8 +61,19 @@ class ReleasedRecount:
                 found.setdefault(offsets[partition], []).append(rate)
         return found
 
-    def add_rest(self, rate: int, counted: Recount) -> None:
-        """Adds a partition's counts at the cut of the rest."""
+    def lost_later(self) -> bool:
+        """Returns whether records were lost after the rest was released.
+
+        Raises `Difference` if the head has more lost offsets than the counts.
+        """
+        pairs = list(zip(self._lost, self.released.lost, strict=True))
+        if any(found < published for found, published in pairs):
+            raise Difference(f"head: {self.released.lost} offsets lost by rate, {self._lost} in Redis")
+        return any(found > published for found, published in pairs)
+
+    def add_rest(self, rate: int, counted: Recount, lost: int) -> None:
+        """Adds a partition's counts and lost offsets at the cut of the rest."""
+        self._lost[rate] += lost
         closed, rest = self.released.rest[rate][0], self._rest[rate]
         later = [cell for pane, cell in counted.panes.items() if ends_of(pane)[1] > closed]
         rest.reports += counted.reports - sum(cell.reports for cell in later)

@@ -91,7 +91,8 @@ class Plan:
         """
         oracle, rates = stream.oracle, len(published.reports) if "rates" in stream.document() else 0
         panes = self.stored.panes(stream)
-        before = self.head.released or release.begin(published, self.head.offsets, panes)
+        head, lost = self.head, release.lost_offsets
+        before = head.released or release.begin(published, head.offsets, lost(head.gaps), panes)
         if self._lost():
             before = release.hide(before)
         windows = self.windows
@@ -101,6 +102,7 @@ class Plan:
             {pane: _counts(cell, rates) for pane, cell in panes.items()},
             0 if windows is None else windows.closed,
             0 if windows is None else windows.merged,
+            lost(self.cut.gaps),
         )
         found = release.release(
             before,

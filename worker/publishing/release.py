@@ -72,6 +72,7 @@ class Cut:
         panes: the counts of each pane; `total` includes them.
         closed: panes that end at or before this time are closed in every partition, and in those added later.
         merged: a pane that ends at or before this time joins the rest, unless it was decided before.
+        lost: the number of offsets in gaps of the log.
     """
 
     offsets: Mapping[int, int]
@@ -79,6 +80,7 @@ class Cut:
     panes: Mapping[Pane, Counts]
     closed: int = 0
     merged: int = 0
+    lost: int = 0
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def release(
     settled = cut.total - _sum((own for pane, own in cut.panes.items() if pane.end > end), cut.total)
     new = support(settled) - grown
     rest = new.at_least(fewest)
-    here, left = Rest(end, dict(cut.offsets)), new - rest
+    here, left = Rest(end, dict(cut.offsets), cut.lost), new - rest
     # a report can support no value
     waits = [bool(n or vector.any()) for n, vector in zip(left.reports, left.vector, strict=True)]
     marks = tuple(mark if waiting else here for waiting, mark in zip(waits, before.rest, strict=True))
@@ -143,17 +145,22 @@ def release(
     return Release(replace(head, rest=marks), counts, changed, cut.panes)
 
 
-def begin(published: Counts, offsets: Mapping[int, int], panes: Iterable[Pane]) -> Released:
+def begin(published: Counts, offsets: Mapping[int, int], lost: int, panes: Iterable[Pane]) -> Released:
     """Returns the record before the first release.
 
-    Earlier snapshots may have shown a part of each pane, so all these panes join the rest. ``published`` and
-    ``offsets`` are those of the newest snapshot.
+    Earlier snapshots may have shown a part of each pane, so all these panes join the rest. ``published``, ``offsets``
+    and ``lost`` are those of the newest snapshot.
     """
-    shown = max((pane.end for pane in panes), default=0) if published.n else 0
-    steps = ((0, None),) if shown else ()
-    return Released(
-        shown, steps, (Rest(shown, dict(offsets) if published.n else {}),) * len(published.reports)
-    )
+    rates = len(published.reports)
+    if not published.n:
+        return Released(0, (), (Rest(0, {}),) * rates)
+    shown = max((pane.end for pane in panes), default=0)
+    return Released(shown, ((0, None),) if shown else (), (Rest(shown, dict(offsets), lost),) * rates)
+
+
+def lost_offsets(gaps: Mapping[int, Iterable[tuple[int, int]]]) -> int:
+    """Returns the number of offsets in gaps of the log."""
+    return sum(end - begin for own in gaps.values() for begin, end in own)
 
 
 def hide(before: Released) -> Released:

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.worker.audit.publishing import World
+from tests.unit.worker.audit.publishing import LENGTH, World
 from tests.unit.worker.audit.streams import STREAMS
-from tests.unit.worker.audit.test_windows import HOPS, START, TENS
+from tests.unit.worker.audit.test_windows import HOPS, START, TENS, Counting
 
 CASES = [
     ("grr-3", HOPS, 3),
@@ -77,7 +77,29 @@ def test_wrong_fields_of_a_release_are_detected():
     def rest(said):
         said["released"]["rest"][0]["offsets"]["0"] -= 30
 
+    def lost(said):
+        said["released"]["rest"][0]["lost"] += 1
+
     assert head["fewest"] == [[0, 3]]
-    for key, change in ((final, fewer), ("s/head", step), ("s/head", closed), ("s/head", rest)):
+    for key, change in ((final, fewer), *(("s/head", change) for change in (step, closed, rest, lost))):
         verdict = world.audit(topic=changed(world, key, change))
         assert verdict.verdict == "different", change
+
+
+def test_counts_released_before_a_loss_are_not_recountable():
+    """The store and a part of the log are lost, so that published reports cannot be counted again."""
+    limits = replace(HOPS, windowing=None, fewest_new=20)
+    world = World(6, limits, stream=STREAMS["grr-3"]).run()
+    assert (world.audit().verdict, world.head()["gaps"]) == ("equal", {})
+    before = world.head()["released"]["rest"]
+    lost = before[0]["offsets"]["0"] - 10
+    for each in world.partitions:
+        each.counting = Counting(each.rng, each.counting.records, limits)
+        each.state.skip(lost)
+        each.counting.to(START + LENGTH, droppings=False)
+    world.tick()
+    assert (world.head()["released"]["rest"], len(world.head()["gaps"])) == (before, 2)
+    verdict = world.audit(begin=lost)
+    assert verdict.verdict == "gap"
+    assert verdict.published is None
+    assert verdict.unknown.startswith("the newest snapshot cannot be recounted")
