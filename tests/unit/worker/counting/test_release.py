@@ -119,6 +119,22 @@ def test_differences_of_overlapping_windows_do_not_give_small_panes() -> None:
     assert smallest_class(world.vectors()) >= 10
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [*times(0, 19), *times(1, 1), *times(6, 1)],
+        [*times(0, 19), 7000, 10],
+        [time for second in range(8) for time in times(second, 10 if second % 2 else 3)],
+    ],
+    ids=["small pane", "late", "overlapping"],
+)
+def test_without_a_limit_the_same_reports_are_isolated(sent: list[int]) -> None:
+    world = Marked(0)
+    world.at(0, *sent, 20_000)
+    settle(world, world.member(1), turns=30)
+    assert smallest_class(world.vectors()) < 10
+
+
 @pytest.mark.parametrize("fewest", [0, 1])
 def test_without_a_limit_rules_heads_and_bodies_have_no_new_fields(fewest: int) -> None:
     limits = RecordLimits(100, hamming_weight=True)
