@@ -112,8 +112,8 @@ def _fault_of_counts(
         windows = any(one.windowing is not None for one in limits)
         return _fault_of_fillable_gaps(", ".join(held), first, layout.start(metadata), windows, head)
     match rules.decide(recorded, served.configured, metadata.offset):
-        case Older(why, hint):
-            return Level.WARNING, why, hint
+        case Older(why, hint, refused):
+            return Level.ERROR if refused else Level.WARNING, why, hint
     return None
 
 

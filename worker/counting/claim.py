@@ -267,5 +267,8 @@ class Claim:
             case Rule() as rule:
                 state.set_rules([*state.rules, rule])
                 self.events.info("rules.added", partition=partition, **rule.as_json())
+            case Older(why, hint, refused=True):
+                where = f"stream {self.stream.name!r}, partition {partition}"
+                raise StateLost(f"{where}: {why}. Smaller increments would be published.", hint)
             case Older() as older:
                 self.events.warning("rules.older", partition=partition, why=older.why, remedy=older.hint)

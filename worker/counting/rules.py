@@ -6,7 +6,7 @@ a partition in turn. The revision shows which configuration is newer, so each co
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from worker.counting.windows import Windowing
@@ -106,10 +106,13 @@ class Older:
     Attributes:
         why: the recorded and the configured limits.
         hint: how to apply the configuration anyway.
+        refused: whether to refuse the configuration, because it asks for larger increments than the recorded rule of
+            the same revision.
     """
 
     why: str
     hint: str
+    refused: bool = False
 
 
 def continues(rules: Sequence[object], others: Sequence[object]) -> bool:
@@ -190,7 +193,8 @@ def decide(recorded: Sequence[Rule], configured: RequestedRule, offset: int) -> 
     if revision == last.revision:
         if limits == last.limits:
             return None
-        return _older(last, f"{limits}, of the same revision")
+        refused = limits.fewest_new > last.limits.fewest_new
+        return replace(_older(last, f"{limits}, of the same revision"), refused=refused)
     return Rule(max(offset, last.offset), revision or last.revision + 1, limits)
 
 

@@ -575,6 +575,27 @@ def test_a_rule_older_than_the_recorded_one_is_a_warning(table, message, hint):
         assert (message in finding.text, hint in finding.hint) == (True, True)
 
 
+@pytest.mark.parametrize(
+    ("recorded", "text", "level"),
+    [
+        (0, "fewest_new = 20\n", ERROR),
+        (20, "fewest_new = 20\n", OK),
+        (20, "", WARNING),
+        (20, "fewest_new = 10\n", WARNING),
+    ],
+)
+def test_larger_increments_of_the_same_revision_are_an_error(recorded, text, level):
+    table = f"[snapshots]\n{text}\n[[streams]]\nrevision = 3"
+    config = parse(CONFIG_TEXT.replace("[[streams]]", table, 1))
+    limits = replace(config.streams[0].configured.limits, fewest_new=recorded)
+    state = PartitionState.fresh(SERVED.stream, 0, RequestedRule(3, limits))
+    known = Cluster(cluster(), {"reports": {0: (0, 10), 1: (0, 10)}}, {"reports": {}})
+    fields = {partition: written(partition, state) for partition in (0, 1)}
+    (finding,) = assess_counts(config, config.streams[0], known, fields, Head())
+    assert finding.level is level
+    assert level is OK or finding.hint == "to apply it, set streams.revision to 4"
+
+
 def test_a_fault_of_several_partitions_is_one_line():
     alike = counts({0: stored(5, group="other"), 1: stored(7, group="other", partition=1)})
     assert [f.text.split(": ")[0] for f in alike] == ["partition 0, 1"]

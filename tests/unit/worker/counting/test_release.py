@@ -17,7 +17,7 @@ from tests.unit.worker.counting.still import STREAM, alone, turn
 from tests.unit.worker.counting.windowed import Windowed, configured, finals, listen, settle
 from tests.unit.worker.test_release_rule import smallest_class, smallest_combination
 from worker.counting.partition_state import PartitionState
-from worker.counting.ports import Unavailable
+from worker.counting.ports import StateLost, Unavailable
 from worker.counting.rules import RecordLimits, RequestedRule, Rule, parse
 from worker.counting.windows import Windowing
 
@@ -133,6 +133,22 @@ def test_without_a_limit_the_same_reports_are_isolated(sent: list[int]) -> None:
     world.at(0, *sent, 20_000)
     settle(world, world.member(1), turns=30)
     assert smallest_class(world.vectors()) < 10
+
+
+def test_larger_increments_need_a_new_revision() -> None:
+    """Upgraded workers must not publish without a limit that was configured before it became a rule."""
+    world = Marked(0, windowing=None)
+    world.configured = replace(world.configured, revision=1)
+    world.at(0, *range(5))
+    settle(world, world.member(1))
+    world.configured = replace(world.configured, limits=replace(world.configured.limits, fewest_new=20))
+    with pytest.raises(StateLost, match="Smaller increments would be published.*set streams.revision to 2"):
+        settle(world, alone(world, 2))
+    world.configured = replace(world.configured, revision=2)
+    process = alone(world, 3)
+    world.at(0, *range(19))
+    settle(world, process)
+    assert world.heads[-1].reports == 5
 
 
 @pytest.mark.parametrize("fewest", [0, 1])
