@@ -21,7 +21,7 @@ from ldp.terminal import echo, echo_json
     "--fewest-new",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Fewest new reports of a snapshot (snapshots.fewest_new), without windows: show what its readers learn.",
+    help="Fewest new reports that a snapshot releases together (snapshots.fewest_new): show what its readers learn.",
 )
 @click.option(
     "--delta",
@@ -43,7 +43,7 @@ def ledger(
     unit are added.
 
     --fewest-new adds the privacy loss to a reader of snapshots, for one report, and for all reports in a horizon if
-    each is in another increment. It holds for a stream without windows and with one rate.
+    each is in another increment.
 
     \b
     ldp ledger colours.json --fewest-new 10000

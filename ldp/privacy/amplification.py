@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 ADVERSARY = (
     "sees every snapshot, row and page; knows the values of all other users; sent none of the reports of an increment;"
-    " and does not see the topics, dead letters, Redis or metrics by partition. Windows, several rates, and full, added"
-    " or removed partitions can publish smaller increments"
+    " and does not see the topics, dead letters, Redis or metrics by partition"
 )
 """Adversary of the bound, as text."""
 

@@ -214,7 +214,8 @@ class Publisher:
             raise StateLost(
                 f"stream {self._stream.name!r}: the messages of snapshot {head.sequence} are missing on the snapshot"
                 " topic, so the size of the next increment is unknown.",
-                f"delete the message {self._stream.name}/head, or {NEW_NAME}",
+                f"delete the message {self._stream.name}/head, or {NEW_NAME}. Either can publish a difference of fewer"
+                f" reports than fewest_new",
             )
         estimate = newest.estimate()
         counts = estimate.state if isinstance(estimate, RatedEstimate) else estimate.known_counts()
