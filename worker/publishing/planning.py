@@ -186,6 +186,15 @@ class Plan:
             return [due for due in windows if due.period.final and self.counts(due.period)[0].n]
         return [due for due in windows if written.get(due.period) != self.written(due)]
 
+    def withdrawn(self) -> list[Period]:
+        """Returns the windows to delete, because the time before the limit may have shown them in part.
+
+        No pane of them is ever released. These are the open windows at the first release.
+        """
+        if self.windows is None or self.release is None or self.head.released is not None:
+            return []
+        return [due.period for due in self.windows.due] if self.head.reports else []
+
     def counts(self, window: Period) -> tuple[Counts, int]:
         """Returns the released states of a window, and its other reports."""
         assert self.release is not None

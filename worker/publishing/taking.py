@@ -73,7 +73,9 @@ def take(
     """
     head, most = plan.head, content.rows.most_windows
     periods, come = [one.period for one in due], 0 if plan.windows is None else plan.windows.come
-    after, gone = window_progress.kept(plan.cut.progress, periods, content.retain, come, most)
+    withdrawn = plan.withdrawn()
+    progress = window_progress.without(plan.cut.progress, withdrawn)
+    after, gone = window_progress.kept(progress, periods, content.retain, come, most)
     planned = content.rows.plan(stream.name, head, after, periods, content.retain, come, there)
     of = partial(
         _take_rounded,
@@ -104,7 +106,7 @@ def take(
         messages += snapshot.encode_window(of_window)
         sent += planned.of(of_window)
         finals += [(one.period, part)] if one.period.final and whole else []
-    for period in gone:
+    for period in (*withdrawn, *gone):
         messages += snapshot.delete_window(taken, period)
         sent += planned.deleted(period)
     return Taken(taken, messages, sent, estimate, finals)

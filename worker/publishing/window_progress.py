@@ -190,6 +190,17 @@ def complete(start: int, end: int, states: Mapping[int, PartitionState]) -> bool
     return True
 
 
+def without(progress: Mapping[str, Closed], withdrawn: Collection[Period]) -> dict[str, Closed]:
+    """Returns the progress without the starts of withdrawn windows."""
+    gone = {(period.name, period.start) for period in withdrawn}
+    return {
+        name: Closed(
+            line.closed, line.bounded, tuple(start for start in line.starts if (name, start) not in gone)
+        )
+        for name, line in progress.items()
+    }
+
+
 def kept(
     progress: Mapping[str, Closed],
     published: Sequence[Period],

@@ -46,6 +46,22 @@ def test_a_change_of_m_is_recounted(seed):
     assert verdict.recounted == verdict.finals > 1
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_open_windows_are_deleted_from_the_topic_and_the_list_when_a_limit_begins(seed):
+    world = World(seed, HOPS, [(START + 50, replace(HOPS, fewest_new=5))], retain=10**9)
+    open_before = 0
+    for since in range(0, LENGTH, 5):
+        world.run(to=since + 5, step=5, since=since)
+        verdict = world.audit()
+        assert (verdict.verdict, verdict.difference) == ("equal", None)
+        if "released" in world.head():
+            assert verdict.provisional == 0
+        else:
+            open_before = verdict.provisional
+    assert open_before
+    assert "released" in world.head()
+
+
 def changed(world, key, change):
     """The topic with the newest document of a key changed."""
     topic = [replace(each) for each in world.topic]

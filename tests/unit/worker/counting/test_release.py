@@ -142,7 +142,7 @@ def test_larger_increments_need_a_new_revision() -> None:
     world.at(0, *range(5))
     settle(world, world.member(1))
     world.configured = replace(world.configured, limits=replace(world.configured.limits, fewest_new=20))
-    with pytest.raises(StateLost, match="Smaller increments would be published.*set streams.revision to 2"):
+    with pytest.raises(StateLost, match=r"Smaller increments would be published.*set streams.revision to 2"):
         settle(world, alone(world, 2))
     world.configured = replace(world.configured, revision=2)
     process = alone(world, 3)

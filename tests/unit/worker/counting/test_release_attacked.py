@@ -4,7 +4,6 @@ from typing import cast
 
 import numpy as np
 import orjson
-import pytest
 
 import ldp
 from ldp import snapshot
@@ -102,7 +101,6 @@ def test_the_bound_of_a_head_includes_the_released_offsets_of_each_rate() -> Non
     assert largest_message(stream, (), 200) > size + 200 * 384  # and the rules
 
 
-@pytest.mark.xfail(strict=True, reason="provisional windows of the time before m stay on the topic for ever")
 def test_windows_shown_in_part_do_not_stay_provisional() -> None:
     world = Marked(0)
     world.configured = RequestedRule(1, world.configured.limits)
