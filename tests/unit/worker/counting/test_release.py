@@ -257,8 +257,8 @@ def test_windows_progress_as_without_a_limit() -> None:
     assert lines[0] == lines[1]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_random_histories_release_no_small_increment(seed: int) -> None:
+def history(seed: int) -> tuple[Marked, int, int]:
+    """Plays a random history; returns its world, the lowest m and the last m."""
     rng = random.Random(seed)
     m = rng.choice([2, 4, 6])
     world = Marked(
@@ -292,6 +292,12 @@ def test_random_histories_release_no_small_increment(seed: int) -> None:
             turn(process)
             process.publisher.tick()
     settle(world, process, turns=20)
+    return world, least, m
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_histories_release_no_small_increment(seed: int) -> None:
+    world, least, m = history(seed)
     assert smallest_class(world.vectors() or [np.zeros(1)]) >= least
     states = [world.state(p) for p in world.stored]
     waiting = sum(cell.reports for s in states for name, cell in s.cells.items() if name != "all")
