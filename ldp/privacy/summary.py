@@ -1,4 +1,4 @@
-"""Summary of a stream's privacy losses: against the operator, and to readers of snapshots."""
+"""Privacy losses against the operator, and to readers of snapshots."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def summary(
 
 
 def to_readers(oracle: Oracle, fewest_new: int, delta: float = DELTA) -> float:
-    """Returns ε of one report for readers of snapshots; infinity without a bound.
+    """Returns ε of one report for readers of snapshots.
 
-    The result is cached, because the computation takes up to seconds.
+    Without a bound, it is infinite. The result is cached, because the computation takes up to seconds.
 
     Example:
         >>> import ldp

@@ -146,7 +146,7 @@ class Released:
 
 @dataclass(frozen=True)
 class PrivacyLoss:
-    """Privacy loss of one report in a stream with snapshots.fewest_new of 2 or more.
+    """Privacy loss of one report, with snapshots.fewest_new of 2 or more.
 
     Attributes:
         fewest_new: smallest number of new reports by which a published count changes.

@@ -41,7 +41,10 @@ def assess_streams(config: Config) -> list[Finding]:
 
 
 def assess_privacy(config: Config) -> list[Finding]:
-    """Returns each stream's privacy losses; with `fewest_new`, also to readers of snapshots."""
+    """Returns each stream's privacy losses.
+
+    With `fewest_new`, also those to readers of snapshots.
+    """
     fewest = config.snapshots.fewest_new if config.snapshots.fewest_new > 1 else None
     found = []
     for served in config.streams:

@@ -168,7 +168,10 @@ class Plan:
 
     @property
     def is_held_back(self) -> bool:
-        """Whether new counts exist, but too few; with windows, new counts wait for the window in any case."""
+        """Whether new counts exist, but too few.
+
+        With windows, new counts wait for the window in any case.
+        """
         return self.release is not None and self.windows is None and self.cut.offsets != self.head.offsets
 
     @property
@@ -186,10 +189,11 @@ class Plan:
             return [due for due in windows if due.period.final and self.counts(due.period)[0].n]
         return [due for due in windows if written.get(due.period) != self.written(due)]
 
+    @property
     def withdrawn(self) -> list[Period]:
-        """Returns the windows to delete, because the time before the limit may have shown them in part.
+        """The open windows at the first release, to delete from the topic.
 
-        No pane of them is ever released. These are the open windows at the first release.
+        Earlier snapshots may have shown them in part, so no counted pane of them is ever released.
         """
         if self.windows is None or self.release is None or self.head.released is not None:
             return []

@@ -73,8 +73,7 @@ def take(
     """
     head, most = plan.head, content.rows.most_windows
     periods, come = [one.period for one in due], 0 if plan.windows is None else plan.windows.come
-    withdrawn = plan.withdrawn()
-    progress = window_progress.without(plan.cut.progress, withdrawn)
+    progress = window_progress.without(plan.cut.progress, plan.withdrawn)
     after, gone = window_progress.kept(progress, periods, content.retain, come, most)
     planned = content.rows.plan(stream.name, head, after, periods, content.retain, come, there)
     of = partial(
@@ -93,8 +92,7 @@ def take(
     taken = of(estimate=estimate, recommended=recommended)
     # the head lists the methods that can have bodies: delete the bodies of former methods, also of open windows
     former = [method for method in head.methods if method not in content.methods]
-    messages = snapshot.encode(taken)
-    messages += snapshot.delete_window(taken, taken.window, former)
+    messages = snapshot.encode(taken) + snapshot.delete_window(taken, taken.window, former)
     sent, finals = [*planned.of(taken), *planned.stale], list[tuple[Period, ldp.Estimate]]()
     for one in due:
         heartbeat()
@@ -106,7 +104,7 @@ def take(
         messages += snapshot.encode_window(of_window)
         sent += planned.of(of_window)
         finals += [(one.period, part)] if one.period.final and whole else []
-    for period in (*withdrawn, *gone):
+    for period in (*plan.withdrawn, *gone):
         messages += snapshot.delete_window(taken, period)
         sent += planned.deleted(period)
     return Taken(taken, messages, sent, estimate, finals)

@@ -21,7 +21,7 @@ from worker.publishing.release import Counts, Cut, release
 
 
 def test_a_report_that_supports_no_value_waits_too() -> None:
-    """A unary report can have no bit: its vector is zero, but the head must not say that it is released."""
+    """A unary report can have no bit: its vector is zero, but the head must not count it as released."""
     head, published = Released(0, (), (Rest(0, {}),)), Counts.of(0, np.zeros(3, np.int64), 0)
     first = release(head, published, Cut({0: 2}, Counts.of(2, np.array([1, 1, 0]), 0), {}), 2, lambda c: c)
     then = release(
@@ -61,7 +61,7 @@ def test_panes_that_are_open_when_windows_are_removed_are_released() -> None:
 
 
 def test_a_decided_pane_that_lost_reports_is_not_shown_again() -> None:
-    """The operator gave up 2 reports of a pane that the window of 1 s showed; that of 3 s must not show the rest."""
+    """The operator gave up 2 reports of a pane that the window of 1 s showed; the 3 s window must not show the others."""
     world = Marked(4)
     world.at(0, *times(0, 8), *times(1, 8), 2200)
     settle(world, world.member(1))
