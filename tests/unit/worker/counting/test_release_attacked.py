@@ -61,7 +61,7 @@ def test_panes_that_are_open_when_windows_are_removed_are_released() -> None:
 
 
 def test_a_decided_pane_that_lost_reports_is_not_shown_again() -> None:
-    """The operator gave up 2 reports of a pane that the window of 1 s showed; the 3 s window must not show the others."""
+    """The operator gave up 2 reports of a pane that the window of 1 s showed; the 3 s window must hide the others."""
     world = Marked(4)
     world.at(0, *times(0, 8), *times(1, 8), 2200)
     settle(world, world.member(1))
