@@ -1,4 +1,7 @@
-"""Published increments of at least m reports: the path from rules over the head to the next publisher."""
+"""Published increments of at least m reports: the path from rules over the head to the next publisher.
+
+The tests of a single report, a late report and overlapping windows fail with commit cb95fd6: it compared totals.
+"""
 
 import json
 import random
@@ -89,10 +92,10 @@ def test_a_single_report_in_a_pane_is_not_a_window() -> None:
     world = Marked(20)
     world.at(0, *times(0, 20), *times(1, 19), *times(2, 1), *times(6, 1))
     settle(world, world.member(1))
+    assert smallest_class(world.vectors()) == smallest_combination(world.vectors()) == 20
     assert shown(world) == [(0, 20, 0)]
     assert shown(world, "3s every 1s") == [(0, 20, 20)]
     assert world.heads[-1].reports == 40  # 19 and 1 together are an increment
-    assert smallest_combination(world.vectors()) == 20
 
 
 def test_a_late_report_is_not_the_difference_of_all_and_a_window() -> None:
@@ -103,20 +106,21 @@ def test_a_late_report_is_not_the_difference_of_all_and_a_window() -> None:
     settle(world, process)
     world.at(0, 10, *times(9, 1))
     settle(world, process)
+    assert smallest_class(world.vectors()) >= 20
     assert (world.heads[-1].reports, world.heads[-1].offsets) == (40, {0: 43})
     world.at(0, *[20] * 18, *times(12, 1))  # one late report more, with that of 7 s and that of 9 s: 21
     settle(world, process)
+    assert smallest_class(world.vectors()) >= 20
     assert world.heads[-1].reports == 61
-    assert smallest_combination(world.vectors()) >= 20
 
 
 def test_differences_of_overlapping_windows_do_not_give_small_panes() -> None:
     world = Marked(10)
     world.at(0, *(time for second in range(8) for time in times(second, 10 if second % 2 else 3)), 12_000)
     settle(world, world.member(1), turns=60)
+    assert smallest_class(world.vectors()) >= 10
     assert {n % 10 for _, n, _ in shown(world, "3s every 1s")} == {0}
     assert [withheld for _, _, withheld in shown(world, "3s every 1s")][:6] == [6, 3, 6, 3, 6, 3]
-    assert smallest_class(world.vectors()) >= 10
 
 
 @pytest.mark.parametrize(
