@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from ldp.cli.command import FILE, cli, read_document
-from ldp.privacy.summary import DELTA, LINES, as_text, rounded_up, summary
+from ldp.privacy.summary import DELTA, LINES, as_text, readers_as_text, rounded_up, summary
 from ldp.terminal import echo, echo_json
 
 
@@ -42,8 +42,8 @@ def ledger(
     change, and any two histories of values. Memoised noise does not hide a change. The losses of streams with the same
     unit are added.
 
-    --fewest-new adds the privacy loss to a reader of snapshots, for one report, and for all reports in a horizon if
-    each is in another increment.
+    --fewest-new adds the privacy loss to a reader of snapshots if noise is fresh, for one report, and for all reports
+    in a horizon if each is in another increment.
 
     \b
     ldp ledger colours.json --fewest-new 10000
@@ -97,9 +97,7 @@ def _printed(found: dict[str, Any]) -> list[str]:
         lines.append(f"{name}: reports: {limit}")
         lines += [f"  {line:<24}{as_text(one['operator'][key])}" for key, line in LINES.items()]
         if reader := one["snapshots"]:
-            lines.append(
-                f"  {'a reader of snapshots':<24}{as_text(reader['epsilon'])}, δ = {reader['delta']:g}"
-            )
+            lines.append(f"  {'a reader of snapshots':<24}{readers_as_text(reader)}")
             if total := reader.get("all_reports"):
                 lines.append(
                     f"  {'  all, one an increment':<24}{as_text(total['epsilon'])}, δ = {total['delta']:g}"

@@ -106,7 +106,7 @@ def _parameter_details(found: Mapping[str, Any]) -> str:
         details += (
             f", {losses['same_value']} for a value that stays, and {losses['any_history']} for any history"
         )
-    if reader := found["snapshots"]:
+    if (reader := found["snapshots"]) and reader["epsilon"] is not None:
         details += (
             f". Against a reader of snapshots: epsilon is {reader['epsilon']} at delta {reader['delta']:g} for one"
             f" report. This reader {reader['adversary']}"

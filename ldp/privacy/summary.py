@@ -7,7 +7,6 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from ldp.privacy.declaration import FRESH
 from ldp.privacy.ledger import ledger
 
 if TYPE_CHECKING:
@@ -54,18 +53,23 @@ def summary(
     }
 
 
-def to_readers(oracle: Oracle, fewest_new: int, delta: float = DELTA) -> float:
+def to_readers(
+    oracle: Oracle, declared: Declaration | None, fewest_new: int, delta: float = DELTA
+) -> float | None:
     """Returns ε of one report for readers of snapshots.
 
-    Without a bound, it is infinite. The result is cached, because the computation takes up to seconds.
+    It is infinite if a report rules out a value. It is None with memoised noise, because repeated noise of other users
+    can reveal a report. The result is cached: the computation takes up to seconds.
 
     Example:
         >>> import ldp
-        >>> to_readers(ldp.GRR("1", domain_size=1024), 10_000), to_readers(ldp.GRR("1", domain_size=2), 2**63)
-        (0.004, 0.001)
+        >>> to_readers(ldp.GRR("1", domain_size=1024), None, 10_000)
+        0.004
     """
     from ldp.privacy.amplification import blanket
 
+    if declared is not None and declared.memoised:
+        return None
     found = blanket(oracle)
     return math.inf if found is None else _epsilon_of(found, min(fewest_new, _MOST), delta)
 
@@ -81,9 +85,10 @@ def _of_snapshots(
     """Returns the loss to a reader of snapshots."""
     from ldp.privacy.amplification import ADVERSARY, of_group
 
-    epsilon = to_readers(oracle, fewest_new, delta)
-    shown: dict[str, Any] = {"fewest_new": fewest_new, "epsilon": rounded_up(epsilon), "delta": delta}
-    if declared is not None and declared.noise == FRESH and losses.any_history is not None:
+    epsilon = to_readers(oracle, declared, fewest_new, delta)
+    loss = None if epsilon is None else rounded_up(epsilon)
+    shown: dict[str, Any] = {"fewest_new": fewest_new, "epsilon": loss, "delta": delta}
+    if epsilon is not None and declared is not None and losses.any_history is not None:
         k = declared.most_reports()
         most = float(losses.any_history)
         together, at_once = of_group(epsilon, delta, k)
@@ -115,3 +120,10 @@ def as_text(loss: float | str | None) -> str:
     if loss is None:
         return "not declared"
     return "ε is infinite" if isinstance(loss, str) else f"ε ≤ {loss:,.6f}".rstrip("0").rstrip(".")
+
+
+def readers_as_text(found: dict[str, Any]) -> str:
+    """Returns the loss to a reader in `summary`'s ``snapshots`` as text."""
+    if found["epsilon"] is None:
+        return "as against the operator, because memoised noise repeats in later increments"
+    return f"{as_text(found['epsilon'])}, δ = {found['delta']:g}"

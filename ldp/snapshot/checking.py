@@ -189,7 +189,7 @@ _LINE = {"closed": _integer(), "bounded": _list(_range), "starts": _integers(0)}
 _REST = _fields({"closed": _integer(), "offsets": _OFFSETS, "lost": _COUNT})
 _RELEASED = _fields({"closed": _integer(), "fewest": _list(_step, 1 << 16), "rest": _list(_REST, 1000)})
 _LOSS = _fields(
-    {"fewest_new": _integer(2), "operator": _loss, "readers": _loss, "delta": _number},
+    {"fewest_new": _integer(2), "operator": _loss, "readers": _or_null(_loss), "delta": _number},
 )
 _ANY = _fields(
     _SHARED | {"schema": _integer(SCHEMA)},

@@ -151,13 +151,14 @@ class PrivacyLoss:
     Attributes:
         fewest_new: smallest number of new reports by which a published count changes.
         operator: ε against the operator, who sees the report; or "infinite".
-        readers: ε for readers of snapshots with `delta` (`ldp.privacy.amplification`); or "infinite".
+        readers: ε for readers of snapshots with `delta` (`ldp.privacy.amplification`); or "infinite"; None with
+            memoised noise.
         delta: δ of `readers`.
     """
 
     fewest_new: int
     operator: float | str
-    readers: float | str
+    readers: float | str | None
     delta: float
 
 

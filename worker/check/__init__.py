@@ -6,7 +6,7 @@ Only `kafka.look` and `redis.look` connect. The `assess_...` functions need no c
 import os
 from collections.abc import Callable
 
-from ldp.privacy.summary import LINES, as_text, summary
+from ldp.privacy.summary import LINES, as_text, readers_as_text, summary
 from worker.check import kafka, machine, redis
 from worker.check.finding import Finding, Level
 from worker.config import Config
@@ -56,7 +56,7 @@ def assess_privacy(config: Config) -> list[Finding]:
         found.append(Finding(Level.OK, subject, f"against the operator, {'; '.join(lines)}"))
         if readers := losses["snapshots"]:
             text = (
-                f"one report, to a reader of snapshots: {as_text(readers['epsilon'])} with δ = {readers['delta']:g};"
+                f"one report, to a reader of snapshots: {readers_as_text(readers)};"
                 f" to the operator: {as_text(losses['operator']['one_report'])}. The reader {readers['adversary']}"
             )
             found.append(Finding(Level.OK, subject, text))

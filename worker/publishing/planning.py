@@ -111,7 +111,9 @@ class Plan:
             fewest,
             lambda states: Counts.of(states.n, oracle.support(states.vector.ravel()), rates),
         )
-        loss = PrivacyLoss(fewest, rounded_up(oracle.epsilon), rounded_up(to_readers(oracle, fewest)), DELTA)
+        epsilon = to_readers(oracle, stream.privacy, fewest)
+        readers = None if epsilon is None else rounded_up(epsilon)
+        loss = PrivacyLoss(fewest, rounded_up(oracle.epsilon), readers, DELTA)
         return replace(self, cut=replace(self.cut, released=found.head, privacy_loss=loss), release=found)
 
     def _lost(self) -> bool:

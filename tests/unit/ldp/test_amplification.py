@@ -75,6 +75,49 @@ def test_no_pair_of_values_and_no_other_users_exceed_the_bound(oracle, n):
     assert blanket(oracle).delta(n, float(oracle.epsilon)) <= 1e-15
 
 
+def increments(channel, sent, *, memoised):
+    """The distribution of the multisets of increments, each a list of (user, value)."""
+    drawn = [
+        ((user, value) if memoised else (at, place), value)
+        for at, one in enumerate(sent)
+        for place, (user, value) in enumerate(one)
+    ]
+    values, law = dict(drawn), {}
+    for answers in itertools.product(range(channel.shape[1]), repeat=len(values)):
+        answer = dict(zip(values, answers, strict=True))
+        reports = iter([answer[noise] for noise, _ in drawn])
+        seen = tuple(tuple(sorted(itertools.islice(reports, len(one)))) for one in sent)
+        chance = math.prod(channel[value, answer[noise]] for noise, value in values.items())
+        law[seen] = law.get(seen, 0.0) + chance
+    return law
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_memoised_noise_of_other_users_reveals_a_report(d):
+    """Two increments of two reports: one of user a and three of user b, at all values of b."""
+    oracle = ldp.GRR("1", d)
+    channel, share = reports(oracle)[1], math.exp(0.5)
+    worst = {}
+    for memoised in (False, True):
+        deltas = []
+        for first, second, third in itertools.product(range(d), repeat=3):
+            one, other = (
+                increments(
+                    channel, [[("a", x), ("b", first)], [("b", second), ("b", third)]], memoised=memoised
+                )
+                for x in (0, 1)
+            )
+            deltas.append(
+                sum(max(0.0, chance - share * other.get(seen, 0.0)) for seen, chance in one.items())
+            )
+        worst[memoised] = max(deltas)
+    bound = blanket(oracle).delta(2, 0.5)
+    assert worst[False] <= bound * (1 + 1e-9)
+    # the second increment shows the report of b in the first one, so that nothing hides that of a
+    assert worst[True] == pytest.approx(exact_deltas(channel, 1, [0.5])[0])
+    assert worst[True] > 1.2 * bound
+
+
 @pytest.mark.parametrize("oracle", [oracle for oracle, _ in SMALL], ids=name_of)
 def test_a_blanket_is_the_part_of_the_channel_without_the_value(oracle):
     supports, channel = reports(oracle)

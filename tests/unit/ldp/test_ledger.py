@@ -241,6 +241,10 @@ def test_the_command_prints_three_lines_and_the_sum(documents):
     assert sum(line.startswith("A reader of snapshots sees every snapshot") for line in lines) == 1
     assert f"{three}: reports: the document declares no limit" in lines
     assert lines.count("any history             not declared") == 1
+    repeated = (
+        "a reader of snapshots   as against the operator, because memoised noise repeats in later increments"
+    )
+    assert lines.count(repeated) == 1
 
 
 def test_the_command_accepts_any_number_of_new_reports(documents):
@@ -262,8 +266,8 @@ def test_the_command_prints_json(documents):
     reader = found["streams"][one]["snapshots"]
     assert reader["all_reports"] == {"epsilon": pytest.approx(2 * reader["epsilon"]), "delta": 2e-6}
     assert reader["all_reports_in_one_increment"]["delta"] > 2e-6
-    # memoised noise of the other users repeats, so increments do not compose
     assert "all_reports" not in found["streams"][two]["snapshots"]
+    assert found["streams"][two]["snapshots"]["epsilon"] is None
     certain = documents("certain", ldp.Unary("1", "1/2", 3, epsilon="infinite"), declaration("fresh", 2))
     known = json.loads(run(certain, "--json", "--fewest-new", "100").output)["streams"][certain]["snapshots"]
     assert known["epsilon"] == known["all_reports"]["epsilon"] == "infinite"
@@ -293,6 +297,8 @@ def test_an_entry_for_the_registry_is_valid(documents, declared):
         == {None: {"epsilon": 4.0}, "fresh": {"epsilon": 1464.0}, "memoised": {}}[declared and declared.noise]
     )
     assert result.output.count("TODO") == 8 + 2 * (declared is None)
+    readers = "Against a reader of snapshots" in loss["privacy_parameters_details"]
+    assert readers == (declared is None or declared.noise == "fresh")
 
 
 def test_the_page_has_the_output_of_its_commands(tmp_path, monkeypatch):

@@ -81,7 +81,7 @@ def test_a_head_without_bodies_follows_the_schema():
         jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(part.body))
 
 
-@pytest.mark.parametrize("loss", [0.5, "infinite"])
+@pytest.mark.parametrize("loss", [0.5, "infinite", None])
 def test_the_privacy_loss_is_in_the_head_only(loss):
     stream, estimate, _ = make(3)
     cut = replace(CUT, privacy_loss=PrivacyLoss(20, 1.0, loss, 1e-8))

@@ -15,6 +15,7 @@ import ldp
 from ldp import frames
 from ldp.privacy import summary
 from ldp.privacy.amplification import Blanket, blanket
+from ldp.privacy.declaration import Declaration
 from tests.support.memory import Process
 from tests.unit.worker.counting.still import STREAM, alone, turn
 from tests.unit.worker.counting.windowed import Windowed, configured, finals, listen, settle
@@ -85,6 +86,17 @@ def test_heads_have_the_privacy_loss_of_the_rule_in_force(monkeypatch: pytest.Mo
     assert list(heads.values()) == [expected] * len(heads)
     assert len(heads) > 2
     assert calls == [(21, 1e-8)]  # computed once for all snapshots
+
+
+def test_heads_with_memoised_noise_have_no_loss_to_readers() -> None:
+    world = Marked(21, windowing=None)
+    world.stream = ldp.Stream(
+        STREAM.name, world.stream.oracle, privacy=Declaration("device", 1, "24h", "memoised", "365d")
+    )
+    world.at(0, *times(0, 21))
+    settle(world, world.member(1))
+    head = json.loads(world.received[f"{STREAM.name}/head"][1])
+    assert head["privacy_loss"] == {"fewest_new": 21, "operator": 1.0, "readers": None, "delta": 1e-8}
 
 
 def test_a_single_report_in_a_pane_is_not_a_window() -> None:
