@@ -6,7 +6,7 @@ a partition in turn. The revision shows which configuration is newer, so each co
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from worker.counting.windows import Windowing
@@ -106,13 +106,13 @@ class Older:
     Attributes:
         why: the recorded and the configured limits.
         hint: how to apply the configuration anyway.
-        refused: whether to refuse the configuration, because it asks for larger increments than the recorded rule of
-            the same revision.
+        refused: whether to refuse the configuration, because it asks for larger increments than the newest rule and has
+            no lower revision.
     """
 
     why: str
     hint: str
-    refused: bool = False
+    refused: bool
 
 
 def continues(rules: Sequence[object], others: Sequence[object]) -> bool:
@@ -186,20 +186,23 @@ def decide(recorded: Sequence[Rule], configured: RequestedRule, offset: int) -> 
     last, revision, limits = recorded[-1], configured.revision, configured.limits
     if revision is None and limits == last.limits:
         return None
+    refused = limits.fewest_new > last.limits.fewest_new
     if revision is None and limits in [rule.limits for rule in recorded]:
-        return _older(last, f"{limits}, which was replaced")
+        return _older(last, f"{limits}, which was replaced", refused=refused)
     if revision is not None and revision < last.revision:
-        return _older(last, f"{limits}, revision {revision}")
+        return _older(last, f"{limits}, revision {revision}", refused=False)
     if revision == last.revision:
-        if limits == last.limits:
-            return None
-        refused = limits.fewest_new > last.limits.fewest_new
-        return replace(_older(last, f"{limits}, of the same revision"), refused=refused)
+        return (
+            None
+            if limits == last.limits
+            else _older(last, f"{limits}, of the same revision", refused=refused)
+        )
     return Rule(max(offset, last.offset), revision or last.revision + 1, limits)
 
 
-def _older(last: Rule, asked: str) -> Older:
+def _older(last: Rule, asked: str, *, refused: bool) -> Older:
     return Older(
         f"counted by {last.limits} (revision {last.revision}); the configuration has {asked}",
         f"to apply it, set streams.revision to {last.revision + 1}",
+        refused,
     )

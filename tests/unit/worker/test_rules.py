@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -49,6 +50,25 @@ def test_the_decided_rule_depends_on_the_recorded_history(history, configured, e
         assert f"revision {history[-1][0]}" in decided.why
     else:
         assert decided == expected
+
+
+@pytest.mark.parametrize(
+    ("history", "configured", "refused"),
+    [
+        ([(1, 20), (2, 0)], (None, 20), True),  # back to an earlier size
+        ([(1, 20), (2, 0)], (2, 20), True),
+        ([(1, 20), (2, 0)], (1, 20), False),  # a worker with the older configuration
+        ([(1, 5), (2, 20)], (None, 5), False),
+        ([(1, 5), (2, 20)], (2, 5), False),
+    ],
+)
+def test_a_larger_increment_is_refused_unless_its_revision_is_lower(history, configured, refused):
+    history = [(revision, replace(A, fewest_new=fewest)) for revision, fewest in history]
+    revision, fewest = configured
+    decided = rules.decide(recorded(*history), RequestedRule(revision, replace(A, fewest_new=fewest)), 50)
+    assert isinstance(decided, Older)
+    assert decided.refused == refused
+    assert decided.hint == "to apply it, set streams.revision to 3"
 
 
 def test_a_rule_begins_no_earlier_than_a_recorded_one():
