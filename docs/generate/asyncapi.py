@@ -149,7 +149,9 @@ def _reports() -> Object:
 def _snapshots() -> Object:
     """Returns the messages of a snapshot."""
     stream = _SNAPSHOT["$defs"]["shared"]["properties"]["stream"]["pattern"].strip("^$")
-    of_all, of_window = (f"{stream}/{place}/({'|'.join(METHODS)})" for place in ("all", "[^/]+/[0-9]+"))
+    of_all, of_window = (
+        f"{stream}/{place}/({'|'.join(METHODS)})" for place in ("(all|late)", "[^/]+/[0-9]+")
+    )
     own, more = (
         [name for name, _ in Message("", JSON, b"", window=window).headers(1)]
         for window in (Period("all"), Period("1h", 0, 3_600_000, final=True))

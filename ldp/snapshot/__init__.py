@@ -27,6 +27,7 @@ from ldp.snapshot.assembling import (
 from ldp.snapshot.chunks import FLOAT32, FLOAT64, SPARSE32, SPARSE64
 from ldp.snapshot.contents import (
     ALL_TIME,
+    LATE,
     Body,
     Closed,
     Cut,
@@ -64,6 +65,7 @@ __all__ = [
     "FLOAT64",
     "INLINE",
     "JSON",
+    "LATE",
     "MOST_RANK",
     "SCHEMA",
     "SPARSE32",

@@ -9,7 +9,17 @@ import orjson
 from ldp.query import SetQuery, TopQuery
 from ldp.snapshot import chunks
 from ldp.snapshot.checking import MOST_BYTES, check_body, check_domain, check_head
-from ldp.snapshot.contents import Body, Cut, Period, Recommended, SetAnswer, Snapshot, TopAnswer, Vector
+from ldp.snapshot.contents import (
+    LATE,
+    Body,
+    Cut,
+    Period,
+    Recommended,
+    SetAnswer,
+    Snapshot,
+    TopAnswer,
+    Vector,
+)
 from ldp.snapshot.documents import (
     BASE_ONLY,
     SCHEMA,
@@ -20,6 +30,7 @@ from ldp.snapshot.documents import (
     released_of,
     rows_of,
 )
+from ldp.snapshot.taking import window_identity
 from ldp.stream import fingerprint
 
 Received = Mapping[str, tuple[Mapping[str, bytes], bytes]]
@@ -88,10 +99,11 @@ def assemble(stream: str, received: Received) -> Snapshot:
     return _snapshot(head, labels, bodies)
 
 
-def assemble_window(stream: str, received: Received, name: str, start: int) -> Snapshot:
+def assemble_window(stream: str, received: Received, name: str, start: int | None) -> Snapshot:
     """Assembles the newest snapshot of a window, by name and start in ms.
 
-    `received` is as for `assemble`. The snapshot has no rules, lineage, floors or progress, which only heads have.
+    `start` is None for `late`. `received` is as for `assemble`. The snapshot has no rules, lineage, floors or progress,
+    which only heads have.
 
     Raises:
         Incomplete: a message is missing or belongs to another snapshot or window; or the labels are missing or belong
@@ -99,9 +111,9 @@ def assemble_window(stream: str, received: Received, name: str, start: int) -> S
         NewerSchema: a message has a newer schema than this version reads.
         ValueError: a message is invalid.
     """
-    prefix = f"{stream}/{name}/{start}/"
+    prefix = f"{stream}/{Period(name, start).place}/"
     there = {key: headers for key, (headers, value) in received.items() if value and key.startswith(prefix)}
-    what = f"window {name!r} of {stream!r} that starts at {start}"
+    what = f"window {name!r} of {stream!r}" + ("" if start is None else f" that starts at {start}")
     if not there:
         raise Incomplete(f"no message of the {what} was received")
     newest = _newest(there.values())
@@ -126,13 +138,26 @@ def assemble_window(stream: str, received: Received, name: str, start: int) -> S
     return _snapshot(one, _known_labels(stream, received, one), bodies)
 
 
+def assemble_released(stream: str, received: Received) -> list[Snapshot]:
+    """Assembles the newest snapshot of all time, and its `late` if it has one.
+
+    Raises what `assemble` and `assemble_window` raise.
+    """
+    newest, late = assemble(stream, received), f"{stream}/{LATE.place}/base"
+    if not received.get(late, ({}, b""))[1]:
+        return [newest]
+    found = assemble_window(stream, received, LATE.name, LATE.start)
+    own = window_identity(newest.identity, LATE.name, LATE.start)
+    return [newest, found] if found.identity == own else [newest]
+
+
 def windows(stream: str, received: Received) -> list[Period]:
     """Lists the completely received windows, by name and start. O(messages)."""
     there: dict[tuple[str, int], list[Mapping[str, bytes]]] = {}
     found: dict[tuple[str, int], Period] = {}
     for key, (headers, value) in received.items():
-        if value and key.startswith(f"{stream}/") and (window := window_of(key, headers)) is not None:
-            assert window.start is not None
+        window = window_of(key, headers) if value and key.startswith(f"{stream}/") else None
+        if window is not None and window.start is not None:
             there.setdefault((window.name, window.start), []).append(headers)
     for which, messages in sorted(there.items()):
         newest = _newest(messages)
@@ -144,7 +169,7 @@ def windows(stream: str, received: Received) -> list[Period]:
 def window_of(key: str, headers: Mapping[str, bytes]) -> Period | None:
     """Reads a message's window from its key and headers; None for all time."""
     if "end" not in headers:
-        return None
+        return LATE if key.split("/")[1:2] == [LATE.name] else None
     _, name, start, *_ = key.split("/")
     return Period(name, int(start), int(headers["end"]), headers["final"] == b"true")
 

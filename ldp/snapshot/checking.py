@@ -10,6 +10,7 @@ import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ldp.snapshot.contents import ALL_TIME, LATE
 from ldp.snapshot.documents import BASE_ONLY, SCHEMA, VECTORS
 
 MOST_BYTES = 16 << 20  # Largest size of a head or a body
@@ -145,8 +146,8 @@ def _shallow(at: str, given: Any, depth: int = _DEEPEST) -> None:
 
 def _period(at: str, given: Any) -> None:
     _fields({"name": _NAME, "start": _or_null(_TIME), "end": _or_null(_TIME), "final": _flag})(at, given)
-    if {given["start"] is None, given["end"] is None} != {given["name"] == "all"}:
-        raise _wrong(at, given, "start and end for a window, null for all time")
+    if {given["start"] is None, given["end"] is None} != {given["name"] in (ALL_TIME.name, LATE.name)}:
+        raise _wrong(at, given, "start and end for a window, null for all and late")
 
 
 _NAME = _text(".{1,1000}", "a text of up to 1000 characters")

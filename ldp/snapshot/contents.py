@@ -38,8 +38,8 @@ def _same(one: Any, other: Any) -> bool:
 class Period:
     """The time window [start, end) of a snapshot, in milliseconds.
 
-    `name` is the configured name of the windows. For all time, `name` is `all`, and `start` and `end` are None.
-    `final` is true if the window no longer changes.
+    `name` is the configured name of the windows. `start` and `end` are None for `all`, which is all time, and for
+    `late`, the released reports that are in no window. `final` is true if the window no longer changes.
     """
 
     name: str = "all"
@@ -47,8 +47,14 @@ class Period:
     end: int | None = None
     final: bool = False
 
+    @property
+    def place(self) -> str:
+        """The part of a message's key that identifies the window."""
+        return self.name if self.start is None else f"{self.name}/{self.start}"
+
 
 ALL_TIME = Period()
+LATE = Period("late")
 
 
 @dataclass(frozen=True)
@@ -299,7 +305,7 @@ class Snapshot(_BitForBit):
         window: the time window of the reports.
         epsilon: ε that one report of an explicit channel spends; None if the document contains ε.
         published: time of publication in ms since the epoch, by the publisher's clock; None for a file.
-        withheld: reports of the window's panes that are only in the counts of all time; None if all are published.
+        withheld: reports of the window's panes that are only for all time and in `late`; None if all are published.
     """
 
     stream: str

@@ -74,7 +74,7 @@ def encode_window(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) 
     Raises:
         ValueError: a number is infinite or NaN, or the snapshot covers all time.
     """
-    if snapshot.window.start is None:
+    if snapshot.window == ALL_TIME:
         raise ValueError(
             f"snapshot {snapshot.sequence} of {snapshot.stream!r} has no window; one is required"
         )
@@ -97,7 +97,7 @@ def delete_window(
     """
     size = len(next(iter(snapshot.bodies.values())).frequencies)
     many = -(-size // CHUNK) if size > INLINE else 0
-    keys = [f"{snapshot.stream}/{_place(window)}/{method}" for method in methods]
+    keys = [f"{snapshot.stream}/{window.place}/{method}" for method in methods]
     longer = [
         f"{key}/{vector}/{i}"
         for key in keys
@@ -107,13 +107,8 @@ def delete_window(
     return [Message(key, JSON, b"", snapshot.identity) for key in (*keys, *longer)]
 
 
-def _place(window: Period) -> str:
-    """Returns the part of a message's key that identifies the window."""
-    return window.name if window.start is None else f"{window.name}/{window.start}"
-
-
 def _bodies(snapshot: Snapshot, inline: int, chunk: int) -> list[Message]:
-    parts, where = [], _place(snapshot.window)
+    parts, where = [], snapshot.window.place
     for method, body in snapshot.bodies.items():
         _check_finite(snapshot, method, body)
         key, document = f"{snapshot.stream}/{where}/{method}", body_document(snapshot, method, inline, chunk)

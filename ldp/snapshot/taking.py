@@ -77,7 +77,7 @@ def take(
         >>> snapshot.reports, round(snapshot.bodies["norm-sub"].sum, 9)
         (100, 1.0)
     """
-    if window.start is not None:
+    if window != ALL_TIME:
         cut, lineage = Cut(cut.offsets, cut.gaps, cut.uncounted), None
         identity = identity and window_identity(identity, window.name, window.start)
     bodies = _bodies(estimate, queries := tuple(queries), methods, level)
@@ -125,7 +125,7 @@ def announce(
     )
 
 
-def window_identity(identity: str, name: str, start: int) -> str:
+def window_identity(identity: str, name: str, start: int | None) -> str:
     """Derives the identity of a window from the identity of the head."""
     return _digest([identity, name, start])
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from worker.audit.errors import Difference
 from worker.audit.heads import Closed, Head
 from worker.audit.recount import Recount
-from worker.audit.snapshots import Snapshot
+from worker.audit.snapshots import UNTIMED, Snapshot
 from worker.audit.stored import Stored
 from worker.audit.windows import shape_of
 
@@ -28,7 +28,7 @@ class Latest:
 
     def __init__(self, head: Head, snapshots: Collection[Snapshot]) -> None:
         self._head = head
-        self._there = {(each.name, each.start): each for each in snapshots if each.name != "all"}
+        self._there = {(each.name, each.start): each for each in snapshots if each.name not in UNTIMED}
         self._alone = not any(each.name == "all" for each in snapshots)
         self._reached: dict[int, _Reached] = {}
         self._reports = Counter[tuple[int, int]]()

@@ -22,7 +22,7 @@ from worker.audit.latest import Latest
 from worker.audit.records import Range, Records
 from worker.audit.recount import Mark, Recount
 from worker.audit.released import ReleasedRecount, Wanted
-from worker.audit.snapshots import Snapshot
+from worker.audit.snapshots import LATE, UNTIMED, Snapshot
 from worker.audit.stored import Stored
 
 
@@ -69,13 +69,15 @@ class Published:
         unknown: str | None = None,
     ) -> None:
         self._document, self._head, self._unknown = document, head, unknown
-        self.windows = [each for each in snapshots if each.name != "all"]
+        self.windows = [each for each in snapshots if each.name not in UNTIMED]
         self._faults = [f"{each}: {each.fault}" for each in snapshots if each.fault is not None]
         self.snapshots = [each for each in snapshots if each.frequencies is not None]
         self._counts = [_Count(0, np.zeros(entries, np.int64)) for _ in self.snapshots]
         self.latest = None if head is None else Latest(head, snapshots)
         released, rates = None if head is None else head.released, len(document.get("rates", ()))
         self.released = None if released is None else ReleasedRecount(released, entries, rates)
+        if self.released is not None and head is not None and head.progress:
+            self.released.after = 0  # `late` needs every released pane
 
     def of(self, partition: int, stored: Stored, history: History, deleted: Sequence[Range]) -> "Partly":
         """Returns a `Partly` that reads later changes of `history` and `deleted`."""
@@ -109,7 +111,7 @@ class Published:
             count.early.append((partition, counted.closed))
         least, most = _taints(snapshot, stored, bounds, offset)
         count.tainted = count.tainted[0] or least, count.tainted[1] or most
-        if snapshot.name == "all":
+        if snapshot.name in UNTIMED:
             count.reports += counted.reports
             count.state += counted.total()
             return
@@ -147,15 +149,17 @@ class Published:
                 self._head.expect_increments()
             for each, count in zip(self.snapshots, self._counts, strict=True):
                 _expect_possible(each, count, partitions, released=self.released is not None)
-                if each.name == "all" and self.released is not None and self.released.lost_later():
+                if each.name in UNTIMED and self.released is not None and self.released.lost_later():
                     count.gone |= {p: max(end for _, end in gaps) for p, gaps in each.gaps.items()}
                 if count.gone:
-                    unknown += each.name != "all"
+                    unknown += each.name not in UNTIMED
                     lacking |= {p: max(offset, lacking.get(p, 0)) for p, offset in count.gone.items()}
                 elif count.partitions == each.offsets.keys():
                     self._expect_right(each, count)
                     finals += each.final
-                    provisional += not each.final and each.name != "all"
+                    provisional += not each.final and each.name not in UNTIMED
+                    if each.name == "all":
+                        self._expect_late(each)
             _expect_consistent_offsets(self.snapshots)
             if self._faults:
                 raise Difference(self._faults[0])
@@ -173,16 +177,26 @@ class Published:
         line = None if self._head is None else self._head.progress.get(snapshot.name)
         return line is not None and line.is_bounded(snapshot.end)
 
+    def _expect_late(self, newest: Snapshot) -> None:
+        """Compares the presence of `late` with the recount."""
+        windows = self._head is not None and self._head.progress
+        due = bool(self.released is not None and windows and self.released.late().reports)
+        there = [each.sequence for each in self.snapshots if each.name == LATE]
+        if there != [newest.sequence] * due:
+            wanted = f"snapshot {newest.sequence}" if due else "none"
+            raise Difference(f"window {LATE}: published in snapshots {there}, expected in {wanted}")
+
     def _expect_right(self, snapshot: Snapshot, count: _Count) -> None:
         for partition, line in count.early:
             at = f"final at offset {snapshot.offsets[partition]} of partition {partition}"
             raise Difference(f"{snapshot}: {at}, where the window-close watermark is {line}")
-        if self.released is not None and (snapshot.name == "all" or snapshot.withheld is not None):
-            everything = snapshot.name == "all"
-            shown = (
-                self.released.all_time() if everything else self.released.window(snapshot.start, snapshot.end)
-            )
-            withheld = None if everything else count.reports - shown.reports
+        untimed = snapshot.name in UNTIMED
+        if self.released is not None and (untimed or snapshot.withheld is not None):
+            if untimed:
+                shown = self.released.late() if snapshot.name == LATE else self.released.all_time()
+            else:
+                shown = self.released.window(snapshot.start, snapshot.end)
+            withheld = None if untimed else count.reports - shown.reports
             if snapshot.withheld != withheld:
                 raise Difference(f"{snapshot}: {snapshot.withheld} reports withheld, {withheld} recounted")
             count.reports, count.state = shown.reports, shown.state.ravel()
@@ -237,7 +251,7 @@ def _taints(
     """Returns whether gaps may have lost reports, by (narrow, wide) bounds."""
     # A report lost to a window was not late: the window-close watermark before the gap was below the window's end. Its
     # time was below the first new highest time plus a rule's delay. A rule may be stored before it applies.
-    if snapshot.name == "all":
+    if snapshot.name in UNTIMED:
         return bool(bounds), bool(bounds)
     holds = [(at, rule.windows.hold) for at, rule in stored.rules if rule.windows is not None]
 
@@ -302,7 +316,7 @@ class Partly:
 
     def end(self, counted: Recount) -> None:
         """Releases the panes of snapshots beyond the counted offsets."""
-        for pane in self.wanted.difference(self._kept):
+        for pane in counted.panes.keys() - self._kept:
             counted.release(pane)
 
     def _reach(self, offset: int, counted: Recount) -> None:

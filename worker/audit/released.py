@@ -2,7 +2,8 @@
 
 The head names the decided panes, and the cut at which the rest was released. Both follow from the log: a pane is
 released at a rate if all partitions together have enough reports of it. The counts of all time are those at the rest's
-cut, without the panes that were open there, plus the panes released since.
+cut, without the panes that were open there, plus the panes released since. `late` has the counts at that cut without
+the panes that were open or released there.
 """
 
 from dataclasses import dataclass
@@ -47,7 +48,8 @@ class ReleasedRecount:
         self.released, self._shape = released, (max(1, rates), -1)
         self._rest = [self._sum(0, np.zeros(entries, np.int64)) for _ in released.rest]
         self._lost = [0 for _ in released.rest]
-        self._panes: dict[str, dict[int, Sum]] = {}  # pane -> partition -> counts
+        self._panes: dict[str, Sum] = {}
+        self._added = set[tuple[int, str]]()  # partitions and their panes
         self.after = min(closed for closed, _ in released.rest)  # panes that end later are kept
 
     def _sum(self, reports: int, state: State) -> Sum:
@@ -84,11 +86,12 @@ class ReleasedRecount:
 
     def add_pane(self, partition: int, pane: str, cell: Cell) -> None:
         """Adds a partition's counts of a decided pane, which never change again."""
-        if self.released.fewest_of(ends_of(pane)[1]) != float("inf"):
+        if self.released.fewest_of(ends_of(pane)[1]) != float("inf") and (partition, pane) not in self._added:
             assert cell.state is not None
-            of = self._panes.setdefault(pane, {})
-            if partition not in of:
-                of[partition] = self._sum(cell.reports, cell.state.copy())
+            self._added.add((partition, pane))
+            total = self._panes.setdefault(pane, self._sum(0, np.zeros_like(cell.state)))
+            total.reports += cell.reports
+            total.state += cell.state.reshape(self._shape)
 
     def add_decided(self, partition: int, counted: Recount) -> None:
         """Adds a partition's panes that were decided after the cut of the rest."""
@@ -108,17 +111,21 @@ class ReleasedRecount:
 
     def all_time(self) -> Sum:
         """Returns the released counts of all time."""
+        return self._rest_and(1)
+
+    def late(self) -> Sum:
+        """Returns the released counts that are in no window."""
+        return self._rest_and(-1)
+
+    def _rest_and(self, sign: int) -> Sum:
+        """Adds panes released after the cut of the rest, or subtracts others."""
         state, reports = np.zeros_like(self._rest[0].state), 0
         for rate, ((closed, _), rest) in enumerate(zip(self.released.rest, self._rest, strict=True)):
-            later = [self._released(pane) for pane in self._panes if ends_of(pane)[1] > closed]
-            state[rate] = rest.state[rate] + sum(shown.state[rate] for shown in later)
-            reports += rest.reports + sum(shown.reports for shown in later)
+            panes = (pane for pane in self._panes if (ends_of(pane)[1] > closed) == (sign > 0))
+            shown = [self._released(pane) for pane in panes]
+            state[rate] = rest.state[rate] + sign * sum(one.state[rate] for one in shown)
+            reports += rest.reports + sign * sum(one.reports for one in shown)
         return Sum(reports if len(state) == 1 else int(state.sum()), state)
 
     def _released(self, pane: str) -> Sum:
-        parts = self._panes[pane].values()
-        total = Sum(
-            sum(one.reports for one in parts),
-            sum((one.state for one in parts), np.zeros_like(self._rest[0].state)),
-        )
-        return total.enough(self.released.fewest_of(ends_of(pane)[1]))
+        return self._panes[pane].enough(self.released.fewest_of(ends_of(pane)[1]))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from worker.audit.errors import Difference
-from worker.audit.snapshots import UNREADABLE, Message
+from worker.audit.snapshots import UNREADABLE, UNTIMED, Message
 from worker.audit.vectors import Vector, read
 
 _KEY = ("stream", "window_name", "window_start", "method", "query", "rank")
@@ -55,7 +55,7 @@ def _expect_rows(head: Mapping[str, Any], rows: Mapping[bytes, bytes], messages:
     for key, value in rows.items():
         if (row := _parse_row(key, value)) is not None:
             name = row["window_name"]
-            listed.setdefault(name if name == "all" else f"{name}/{row['window_start']}", []).append(row)
+            listed.setdefault(name if name in UNTIMED else f"{name}/{row['window_start']}", []).append(row)
             methods.add(row["method"])
     sequences = {window: {row["sequence"] for row in own} for window, own in listed.items()}
     if "all" not in listed and head["reports"]:
@@ -67,7 +67,7 @@ def _expect_rows(head: Mapping[str, Any], rows: Mapping[bytes, bytes], messages:
             content = json.loads(message.value)
             labels = list(content["labels"] or []) if message.key == "domain" else [*labels, *content]
         start, _, rest = part.partition("/")
-        window, part = (name, part) if name == "all" else (f"{name}/{start}", rest)
+        window, part = (name, part) if name in UNTIMED else (f"{name}/{start}", rest)
         if window not in listed or part.split("/")[0] not in methods:
             continue
         if not message.value:

@@ -33,7 +33,9 @@ from worker.audit.vectors import read
 from worker.audit.windows import ends_of, shape_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ALL = "all"
+_ALL, LATE = "all", "late"
+UNTIMED = (_ALL, LATE)
+"""Names without a start and an end; `late` has the released reports that are in no window."""
 UNREADABLE = (LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError)
 """Errors that parsing an invalid message can raise."""
 # Fields with equal values in all documents of a snapshot
@@ -56,8 +58,8 @@ class Message:
 class Snapshot:
     """An all-time snapshot, or the snapshot of a window."""
 
-    name: str  # configured window, or `all`
-    start: int  # milliseconds; 0 for all time
+    name: str  # configured window, or one of `UNTIMED`
+    start: int  # milliseconds; 0 for `UNTIMED`
     end: int
     final: bool
     sequence: int
@@ -72,7 +74,9 @@ class Snapshot:
     withheld: int | None = None  # reports of the window that are published only for all time; None: no limit
 
     def __str__(self) -> str:
-        return f"snapshot {self.sequence}" if self.name == _ALL else f"window {self.name}/{self.start}"
+        if self.name in UNTIMED:
+            return f"snapshot {self.sequence}" if self.name == _ALL else f"window {self.name}"
+        return f"window {self.name}/{self.start}"
 
     def has(self, pane: str) -> bool:
         """Returns whether the window contains a pane."""
@@ -197,7 +201,7 @@ class Snapshots:
             return
         if whole.snapshot.final:
             self._finals[of] = whole.sequence
-        if of != _ALL:
+        if of not in UNTIMED:
             heapq.heappush(self._kept, (whole.snapshot.end, of))
         while len(self._kept) > self._most:
             _, oldest = heapq.heappop(self._kept)
@@ -223,7 +227,7 @@ class Snapshots:
             raise Difference(f"a message is invalid ({error!r})") from None
         found = [whole.snapshot for whole in self._wholes.values() if whole.snapshot is not None]
         if self.head is not None:
-            there = {f"{each.name}/{each.start}": each for each in found if each.name != _ALL}
+            there = {f"{each.name}/{each.start}": each for each in found if each.name not in UNTIMED}
             for of, sequence in self._leaving.items():
                 if of in there and there[of].sequence < sequence:
                     raise Difference(
@@ -245,7 +249,7 @@ def _split(key: str) -> tuple[str, str]:
     if key == "head" or key.partition("/")[0] == "domain":
         return _ALL, key
     of, _, rest = key.partition("/")
-    if of != _ALL:
+    if of not in UNTIMED:
         start, _, rest = rest.partition("/")
         of = f"{of}/{start}"
     return of, rest
@@ -343,8 +347,8 @@ def _by_rate(base: Mapping[str, Any], document: Mapping[str, Any], reports: int)
 def _agreed_bounds(
     name: str, start: int, document: Mapping[str, Any], headers: Mapping[str, bytes]
 ) -> tuple[int, int]:
-    if name == _ALL:
-        if document != {"name": _ALL, "start": None, "end": None, "final": False}:
+    if name in UNTIMED:
+        if document != {"name": name, "start": None, "end": None, "final": False}:
             raise Difference(f"published as {document}")
         return 0, 0
     length, hop = shape_of(name)

@@ -10,7 +10,7 @@ from worker.audit.comparison import Newest, assess
 from worker.audit.errors import Difference
 from worker.audit.protocols import protocol_of
 from worker.audit.published import Compared, Published
-from worker.audit.snapshots import Message, Snapshots
+from worker.audit.snapshots import UNTIMED, Message, Snapshots
 from worker.audit.verdict import PartitionVerdict, StreamVerdict
 from worker.config import Config, Served
 
@@ -179,7 +179,7 @@ def headless(
     """Returns the result of `published_of` for a topic without a head."""
     there = dict[str, bytes]()
     for message in messages():
-        if message.key != "head" and message.key.partition("/")[0] not in ("all", "domain"):
+        if message.key != "head" and message.key.partition("/")[0] not in (*UNTIMED, "domain"):
             there[message.key] = message.value
     if not (windows := {tuple(key.split("/")[:2]) for key, value in there.items() if value}):
         return Published(document, (), 0), None

@@ -38,9 +38,9 @@ def document(
     """Returns a snapshot's head, window, labels and bodies as a line of JSON."""
     import numpy as np
 
-    from ldp.snapshot import body_document, head_document
+    from ldp.snapshot import ALL_TIME, body_document, head_document
 
-    of_all_time = snapshot.window.start is None
+    of_all_time = snapshot.window == ALL_TIME
     window = {} if of_all_time else {"window": row(snapshot.window, progress)}
     shown = {
         "head": head_document(snapshot) if of_all_time else head,
@@ -62,15 +62,16 @@ def is_bounded(window: "Period", progress: "Mapping[str, Closed]") -> bool:
     return window.end is not None and window.name in progress and progress[window.name].is_bounded(window.end)
 
 
-def date(milliseconds: int | None) -> str:
-    """Returns a window's start or end, which must not be None, in UTC."""
-    assert milliseconds is not None
+def date(milliseconds: int | None) -> str | None:
+    """Returns a window's start or end in UTC; None for `late`."""
+    if milliseconds is None:
+        return None
     date = (_EPOCH + timedelta(milliseconds=milliseconds)).replace(tzinfo=None)
     return date.isoformat(timespec="seconds" if milliseconds % 1000 == 0 else "milliseconds") + "Z"
 
 
 def state(window: "Period", progress: "Mapping[str, Closed]") -> str:
-    """Returns `final`, `final, bounded` or `provisional`.
+    """Returns `final`, `final, bounded`, `provisional`, or what `late` is.
 
     Example:
         >>> from ldp.snapshot import Closed, Period
@@ -78,6 +79,8 @@ def state(window: "Period", progress: "Mapping[str, Closed]") -> str:
         >>> [state(Period("1h", start * hour, (start + 1) * hour, start < 2), progress) for start in range(3)]
         ['final', 'final, bounded', 'provisional']
     """
+    if window.start is None:
+        return "released reports in no window"
     bounded = ", bounded" if is_bounded(window, progress) else ""
     return f"final{bounded}" if window.final else "provisional"
 
@@ -105,14 +108,17 @@ def render(
     from rich.console import Group
     from rich.text import Text
 
+    from ldp.snapshot import ALL_TIME
     from ldp.table import most_frequent
 
     window, number, reports = snapshot.window, snapshot.sequence, amount(snapshot.reports, "report")
     title = (
         f"{snapshot.stream}: snapshot {number}, {reports}, {age_text(age_seconds)} old, {wholeness(snapshot)}"
     )
-    if window.start is not None:
-        title = f"{window.name} from {date(window.start)} to {date(window.end)}, {state(window, progress)}\n{title}"
+    if window != ALL_TIME:
+        times = "" if window.start is None else f" from {date(window.start)} to {date(window.end)}"
+        withheld = f", {amount(snapshot.withheld, 'report')} withheld" if snapshot.withheld else ""
+        title = f"{window.name}{times}, {state(window, progress)}{withheld}\n{title}"
     return Group(Text(title, style="bold"), most_frequent(snapshot, methods, top, width))
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     default="all",
     show_default=True,
     metavar="NAME",
-    help="Show the newest window of this configured name.",
+    help="Show the newest window of this name: a configured one, or late.",
 )
 @click.option("--start", metavar="TIME", help="Show the window with this start, such as 2026-11-22T06:00Z.")
 @click.option("--list", "listed", is_flag=True, help="List the windows on the topic and exit.")

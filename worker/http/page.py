@@ -296,7 +296,7 @@ def _unless_known(
 def _saved_as(stream: str, there: IndexEntry) -> dict[str, str]:
     """Returns the header that names a file of values."""
     window, number = there.window, there.fields["sequence"]
-    parts = [stream, number] if window.start is None else [stream, window.name, window.start, number]
+    parts = [stream, *([] if window == ALL_TIME else window.place.split("/")), number]
     name = "-".join(re.sub(r"[^\w.]", "_", str(part), flags=re.ASCII) for part in parts)
     return {"Content-Disposition": f'attachment; filename="{name}.csv"'}
 

@@ -10,6 +10,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from ldp.oracles.explicit import ExplicitChannel
+from ldp.snapshot import LATE
 from worker.config import Config, Served
 from worker.kafka.snapshots.follower import Follower
 from worker.kafka.snapshots.index import IndexEntry, Key
@@ -78,6 +79,7 @@ class Streams:
         published = None if head is None else head.fields.get("published")
         known = set[int]() if head is None else {int(partition) for partition in head.fields["offsets"]}
         return self._constants[stream.name] | {
+            "windows": [*names, *([LATE.name] if (LATE.name, None) in there else [])],
             "state": states.get(stream.name, "not known"),
             "rate": self._rate(stream.name),
             "lag": counted.lag,

@@ -48,7 +48,8 @@ function drawNumbers(excerpt, { digits }) {
   const epsilon = excerpt.epsilon ?? parameters.epsilon;
   write(byId("facts"), `${shown(parameters.protocol).toUpperCase()} · ${count(excerpt.domain_size)} values`);
   write(byId("reports"), count(excerpt.reports));
-  write(byId("reports-means"), `${periodText(window)}. A device may send several reports.`);
+  const withheld = excerpt.withheld ? ` ${count(excerpt.withheld)} more reports are withheld, because their panes have too few.` : "";
+  write(byId("reports-means"), `${periodText(window)}.${withheld} A device may send several reports.`);
   const loss = quotient(epsilon);
   write(byId("epsilon"), Number.isFinite(loss) ? short(loss, String(epsilon)) : "—");
   const times = Math.exp(loss);
@@ -72,6 +73,7 @@ function short(number, text) {
 }
 
 function periodText(window) {
+  if (window.name === "late") return "In no window: late or undated reports, and panes with too few";
   if (window.start === null) return "All time";
   const period = { start: milliseconds(window.start), end: milliseconds(window.end) };
   return `${periodOf(period)}, ${window.final ? "final" : "provisional: delayed reports still count"}`;

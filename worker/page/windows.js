@@ -7,6 +7,7 @@ const MOST_SHOWN = 200;
 
 /** Title of a window name. */
 export function named(window) {
+  if (window === "late") return "In no window";
   return window === "all" ? "All time" : `Windows of ${window}`;
 }
 
@@ -21,8 +22,7 @@ export function drawWindows(stream, place, go) {
     (window) => go({ window, start: "" }),
   );
   const timed = (stream.available[place.window] ?? []).filter((window) => window !== null);
-  byId("line").hidden = place.window === "all";
-  byId("line-means").hidden = place.window === "all";
+  byId("line").hidden = byId("line-means").hidden = ["all", "late"].includes(place.window);
   const windows = timed.toSorted((a, b) => a.start - b.start).slice(-MOST_SHOWN);
   drawLine(windows, place, go);
 }

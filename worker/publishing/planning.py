@@ -7,7 +7,7 @@ import ldp
 from ldp.consistency import METHODS
 from ldp.privacy.summary import DELTA, rounded_up, to_readers
 from ldp.query import Query
-from ldp.snapshot import Closed, Cut, Period, PrivacyLoss
+from ldp.snapshot import LATE, Closed, Cut, Period, PrivacyLoss
 from worker.counting.changed import NEW_NAME
 from worker.counting.head import Head
 from worker.counting.partition_state import Cell
@@ -58,6 +58,7 @@ class Plan:
         cut: the cut as the next head records it.
         reports: the number of reports in the cut.
         release: the counts to publish; None for all.
+        late: the part of them that is in no window.
     """
 
     head: Head
@@ -66,6 +67,7 @@ class Plan:
     cut: Cut
     reports: int
     release: Release | None = None
+    late: Counts | None = None
 
     @classmethod
     def of(
@@ -84,17 +86,19 @@ class Plan:
         )
         return cls(head, stored, windows, cut, sum(state.reports for state in states.values()))
 
-    def releasing(self, stream: ldp.Stream, published: Counts, fewest: int) -> "Plan":
+    def releasing(self, stream: ldp.Stream, published: Counts, late: Counts, fewest: int) -> "Plan":
         """Returns the plan that changes published counts by at least ``fewest``.
 
-        ``published`` are the counts of the newest snapshot of all time, as supports.
+        ``published`` and ``late`` are the newest published counts of all time and of no window, as supports.
         """
         oracle, rates = stream.oracle, len(published.reports) if "rates" in stream.document() else 0
         panes = self.stored.panes(stream)
         head, lost = self.head, release.lost_offsets
         before = head.released or release.begin(published, head.offsets, lost(head.gaps), panes)
-        if self._lost():
+        if lossy := self._lost():
             before = release.hide(before)
+        if lossy or head.released is None:
+            late = published  # later windows contain none of these reports
         windows = self.windows
         cut = release.Cut(
             self.cut.offsets,
@@ -114,7 +118,8 @@ class Plan:
         epsilon = to_readers(oracle, stream.privacy, fewest)
         readers = None if epsilon is None else rounded_up(epsilon)
         loss = PrivacyLoss(fewest, rounded_up(oracle.epsilon), readers, DELTA)
-        return replace(self, cut=replace(self.cut, released=found.head, privacy_loss=loss), release=found)
+        recorded = replace(self.cut, released=found.head, privacy_loss=loss)
+        return replace(self, cut=recorded, release=found, late=late + found.rest)
 
     def _lost(self) -> bool:
         """Returns whether counted records of the head are in a new gap."""
@@ -193,13 +198,23 @@ class Plan:
 
     @property
     def withdrawn(self) -> list[Period]:
-        """The open windows at the first release, to delete from the topic.
+        """Windows to delete when a limit of increments begins or ends.
 
-        Earlier snapshots may have shown them in part, so no counted pane of them is ever released.
+        Earlier snapshots may have shown the open windows in part, so no counted pane of them is ever released. Without
+        a limit, there is no `late`.
         """
-        if self.windows is None or self.release is None or self.head.released is not None:
+        if self.release is None:
+            return [LATE] if self.head.released is not None and self.head.progress else []
+        if self.windows is None or self.head.released is not None:
             return []
         return [due.period for due in self.windows.due] if self.head.reports else []
+
+    @property
+    def without_window(self) -> list[Due]:
+        """The window `late`, if it has reports and the stream has windows."""
+        if self.late is None or not self.late.n or not self.cut.progress:
+            return []
+        return [Due(LATE, complete=not self.cut.gaps)]
 
     def counts(self, window: Period) -> tuple[Counts, int]:
         """Returns the released states of a window, and its other reports."""

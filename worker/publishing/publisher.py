@@ -14,7 +14,7 @@ import numpy as np
 
 import ldp
 from ldp.oracles.rated_estimate import RatedEstimate
-from ldp.snapshot import Period
+from ldp.snapshot import Period, Snapshot
 from worker.counting.changed import NEW_NAME
 from worker.counting.claim import foreign, peek
 from worker.counting.head import Head
@@ -83,7 +83,7 @@ class Publisher:
         self._recommender, self._events, self._clock = recommender, events, clock
         self._comparer = Comparer(content.queries, content.changed_level, content.changed_at_least)
         self._head: Head | None = None
-        self._counts: Counts | None = None
+        self._counts: tuple[Counts, Counts] | None = None
         self._taken_over: float | None = None
         self._warned: Sequence[int] = ()
         self._behind_due: float | None = None
@@ -154,7 +154,7 @@ class Publisher:
             self._behind_due = None
             plan.demand_consistent(self._stream)
             if (fewest := plan.stored.fewest_new) > 1:
-                plan = plan.releasing(self._stream, self._published(self._head), fewest)
+                plan = plan.releasing(self._stream, *self._published(self._head), fewest)
             otherwise = self._recommender.methods != self._recommended or not self._content.rows.is_recorded(
                 self._head
             )
@@ -198,28 +198,29 @@ class Publisher:
                 self._events.warning("snapshot.uncounted", partitions=stored.uncounted)
         return Plan.of(head, stored, partitions, self._still(stored, partitions))
 
-    def _published(self, head: Head) -> Counts:
-        """Returns the published counts of all time, as supports.
+    def _published(self, head: Head) -> tuple[Counts, Counts]:
+        """Returns the published counts of all time and of `late`, as supports.
 
         After a take-over they are read from the snapshot topic, where they were published together with the head.
         """
         if self._counts is not None:
             return self._counts
         oracle, rates = self._stream.oracle, len(self._stream.document().get("rates", ()))
+        nothing = Counts.of(0, oracle.support(oracle.zeros()), rates)
         if not head.reports:
-            self._counts = Counts.of(0, oracle.support(oracle.zeros()), rates)
+            self._counts = nothing, nothing
             return self._counts
         newest = self._snapshot_producer.newest()
-        if newest is None or newest.sequence != head.sequence:
+        if not newest or newest[0].sequence != head.sequence:
             raise StateLost(
                 f"stream {self._stream.name!r}: the messages of snapshot {head.sequence} are missing on the snapshot"
                 " topic, so the size of the next increment is unknown.",
                 f"delete the message {self._stream.name}/head, or {NEW_NAME}. Either can publish a difference of fewer"
                 f" reports than fewest_new",
             )
-        estimate = newest.estimate()
-        counts = estimate.state if isinstance(estimate, RatedEstimate) else estimate.known_counts()
-        self._counts = Counts.of(head.reports, counts.astype(np.int64), rates)
+        counts, *late = (_supports(one, rates) for one in newest)
+        # without windows, `late` would equal all time and is not published
+        self._counts = counts, late[0] if late else nothing if head.progress else counts
         return self._counts
 
     def _is_gone(self, plan: Plan) -> bool:
@@ -296,7 +297,8 @@ class Publisher:
         # Step 10.
         self._taken_over = None
         self._head = Head.of(taken.snapshot)
-        self._counts = None if plan.release is None else plan.release.counts
+        released = None if plan.release is None or plan.late is None else (plan.release.counts, plan.late)
+        self._counts = released
         self._heard = self._clock()
         if taken.estimate is not None:
             self._written |= {one.period: plan.written(one) for one in due}
@@ -310,3 +312,9 @@ class Publisher:
         self._head = self._counts = self._taken_over = None
         self._written.clear()
         self._snapshot_producer.close()
+
+
+def _supports(snapshot: Snapshot, rates: int) -> Counts:
+    estimate = snapshot.estimate()
+    counts = estimate.state if isinstance(estimate, RatedEstimate) else estimate.known_counts()
+    return Counts.of(snapshot.reports, counts.astype(np.int64), rates)

@@ -91,12 +91,14 @@ class Release:
         head: the part that the head records.
         counts: the released counts of all time.
         changed: whether `counts` differ from the previous ones.
+        rest: the new counts of the rest; the others are those of newly released panes.
         panes: the counted panes.
     """
 
     head: Released
     counts: Counts
     changed: bool
+    rest: Counts
     panes: Mapping[Pane, Counts]
 
     def window(self, start: int, end: int) -> tuple[Counts, int]:
@@ -142,7 +144,7 @@ def release(
     marks = tuple(mark if waiting else here for waiting, mark in zip(waits, before.rest, strict=True))
     counts = grown + rest
     changed = bool((counts.reports != published.reports).any())
-    return Release(replace(head, rest=marks), counts, changed, cut.panes)
+    return Release(replace(head, rest=marks), counts, changed, rest, cut.panes)
 
 
 def begin(published: Counts, offsets: Mapping[int, int], lost: int, panes: Iterable[Pane]) -> Released:

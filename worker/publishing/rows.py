@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from ldp.snapshot import (
     ALL_TIME,
+    LATE,
     MOST_RANK,
     Closed,
     Period,
@@ -35,7 +36,7 @@ class Plan:
         stream: the stream's name.
         slots: the rows of each window; None if no rows are written.
         rows: the rows that the next head records; None if it records none.
-        leaving: former rows of all time.
+        leaving: former rows of all time and of `late`.
         older: former rows of each window that ends at or before `until`.
         until: the latest window end that `older` covers, in milliseconds.
         stale: tombstones for rows of deleted windows.
@@ -53,7 +54,7 @@ class Plan:
         """Returns the rows of a snapshot, and tombstones for its former rows."""
         if self.slots is None:
             return []
-        gone = self.leaving if snapshot.window.start is None else self._older(snapshot.window)
+        gone = self._former(snapshot.window)
         rows = encode_rows(snapshot, self.slots)
         return (
             rows if gone is None else rows + delete_rows(self.stream, snapshot.window, gone, but=self.slots)
@@ -63,11 +64,13 @@ class Plan:
         """Returns tombstones for all rows that a window can have."""
         if self.slots is None:
             return []
-        older = self._older(window)
-        return delete_rows(self.stream, window, self.slots if older is None else self.slots | older)
+        former = self._former(window)
+        return delete_rows(self.stream, window, self.slots if former is None else self.slots | former)
 
-    def _older(self, window: Period) -> Slots | None:
-        return self.older if window.end is not None and window.end <= self.until else None
+    def _former(self, window: Period) -> Slots | None:
+        if window.end is None:
+            return self.leaving
+        return self.older if window.end <= self.until else None
 
 
 @dataclass(frozen=True)
@@ -152,7 +155,8 @@ class RowTopic:
         for encoded in there:
             try:
                 key = RowKey.parse(encoded)
-                length = 0 if key.window_name == ALL_TIME.name else windows.parse(key.window_name).length
+                untimed = key.window_name in (ALL_TIME.name, LATE.name)
+                length = 0 if untimed else windows.parse(key.window_name).length
             except ValueError:
                 continue  # a record of another program: keep it
             end = key.window_start + length

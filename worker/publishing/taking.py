@@ -10,11 +10,12 @@ from uuid import uuid4
 import ldp
 from ldp import snapshot
 from ldp.consistency import METHODS
-from ldp.snapshot import Message, Period, Recommended, Row, Snapshot
+from ldp.snapshot import LATE, Message, Period, Recommended, Row, Snapshot
 from worker.counting.head import named
 from worker.counting.partition_state import Cell
 from worker.publishing import window_progress
 from worker.publishing.planning import Content, Plan
+from worker.publishing.release import Counts
 from worker.publishing.window_progress import Due
 
 
@@ -94,7 +95,7 @@ def take(
     former = [method for method in head.methods if method not in content.methods]
     messages = snapshot.encode(taken) + snapshot.delete_window(taken, taken.window, former)
     sent, finals = [*planned.of(taken), *planned.stale], list[tuple[Period, ldp.Estimate]]()
-    for one in due:
+    for one in (*plan.without_window, *due):
         heartbeat()
         part, withheld = _window(stream, plan, one.period)
         whole = plan.is_complete(one)
@@ -113,7 +114,10 @@ def take(
 def _all_time(stream: ldp.Stream, plan: Plan) -> ldp.Estimate:
     if plan.release is None:
         return _estimate(stream, plan.stored.total(stream), Period())
-    counts = plan.release.counts
+    return _of_supports(stream, plan.release.counts)
+
+
+def _of_supports(stream: ldp.Stream, counts: Counts) -> ldp.Estimate:
     return stream.oracle.estimate(counts.vector.ravel(), counts.n).declared(stream.privacy)
 
 
@@ -121,6 +125,9 @@ def _window(stream: ldp.Stream, plan: Plan, window: Period) -> tuple[ldp.Estimat
     """Returns a window's estimate, and the number of reports withheld from it."""
     if plan.release is None:
         return _estimate(stream, plan.stored.total(stream, window.start, window.end), window), None
+    if window == LATE:
+        assert plan.late is not None
+        return _of_supports(stream, plan.late), None
     counts, withheld = plan.counts(window)
     return _estimate(stream, Cell(counts.n, counts.vector.ravel()), window), withheld
 

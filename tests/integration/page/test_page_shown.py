@@ -530,6 +530,24 @@ def with_windows(standin):
 
 
 @pytest.mark.long
+def test_late_and_withheld_reports_are_named(standin, chromium):
+    with_windows(standin)
+    standin.streams[0] |= {"windows": ["all", "6h", "late"]}
+    standin.streams[0]["available"]["late"] = [None]
+    times = {"window": {"name": "late", "start": None, "end": None, "final": False}}
+    standin.snapshots["colours", "late", ""] = collected(n=30, **times)
+    standin.snapshots["colours", "6h", ""] = collected(n=4000, withheld=7, **SIX)
+    with page_of(chromium) as page:
+        open_at(page, standin)
+        choose(page, "window-names", "Windows of 6h")
+        expect(page.locator("#reports-means")).to_contain_text(" 7 more reports are withheld")
+        choose(page, "window-names", "In no window")
+        expect(page.locator("#reports")).to_have_text("30")
+        expect(page.locator("#reports-means")).to_contain_text("In no window: late or undated reports")
+        expect(page.locator("#line")).to_be_hidden()
+
+
+@pytest.mark.long
 def test_windows_form_a_timeline_with_history(standin, chromium):
     with_windows(standin)
     with page_of(chromium) as page:

@@ -92,8 +92,8 @@ class Snapshots:
                 self._received[key] = headers, record.value
                 if key == f"{self._stream}/head":
                     self.sequences.append(int(headers["sequence"]))
-                if key.startswith(f"{self._stream}/") and (window := window_of(key, headers)) is not None:
-                    assert window.start is not None
+                window = window_of(key, headers) if key.startswith(f"{self._stream}/") else None
+                if window is not None and window.start is not None:
                     said = self.finals if window.final else self.provisional
                     identities = said.setdefault((window.name, window.start), [])
                     if (identity := headers["snapshot"].decode()) not in identities:

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp.frames import VERDICTS
-from ldp.snapshot import Message, Row, Snapshot, assemble
+from ldp.snapshot import ALL_TIME, Message, Row, Snapshot
+from ldp.snapshot.assembling import assemble_released
 from tests.support.memory.world import Counted, World
 from worker.counting.columns import Batch
 from worker.counting.head import Head
@@ -77,8 +78,8 @@ class MemorySnapshotProducer:
             raise Unavailable("a transaction is open")
         return world.heads[-1] if world.heads else Head()
 
-    def newest(self) -> Snapshot | None:
-        return assemble(self.world.stream.name, self.world.received)
+    def newest(self) -> list[Snapshot]:
+        return assemble_released(self.world.stream.name, self.world.received)
 
     def recount(self, head: Any, offsets: Mapping[int, int], gaps: Any) -> list[Counted]:
         """Recounts the logs up to some offsets, by a head's rules."""
@@ -95,8 +96,8 @@ class MemorySnapshotProducer:
             for p, offset in offsets.items()
         ]
 
-    def released(self, head: Any, counted: Sequence[Counted]) -> Callable[[int | None, int], Any]:
-        """Returns the released counts of a window, or of all time, from only the log and the head."""
+    def released(self, head: Any, counted: Sequence[Counted]) -> Callable[..., Any]:
+        """Returns the released counts of a window, of all time, or of `late`, from only the log and the head."""
         world, record = self.world, head.get("released")
 
         def summed(parts: Sequence[Counted]) -> dict[tuple[int, int], Any]:
@@ -109,7 +110,7 @@ class MemorySnapshotProducer:
             steps = [fewest for since, fewest in record["fewest"] if since < end]
             return math.inf if not steps or steps[-1] is None else steps[-1]
 
-        def of(start: int | None, end: int) -> Any:
+        def of(name: str, start: int | None = None, end: int = 0) -> Any:
             if start is not None:
                 within = [
                     c
@@ -124,6 +125,11 @@ class MemorySnapshotProducer:
             total = total - sum(
                 (c for (_, b), c in summed(then).items() if b > rest["closed"]), np.array(zero)
             )
+            if name == "late":
+                shown = [
+                    c for (_, b), c in summed(then).items() if b <= rest["closed"] and c.sum() >= needed(b)
+                ]
+                return total - sum(shown, np.array(zero))
             later = [
                 c for (_, b), c in summed(counted).items() if b > rest["closed"] and c.sum() >= needed(b)
             ]
@@ -157,7 +163,7 @@ class MemorySnapshotProducer:
         bodies = [json.loads(m.body) for m in messages if m.key.endswith("/base") and m.body]
         released = self.released(head, counted)
         if "released" in head:
-            reports = int(sum(released(None, 0)))
+            reports = int(sum(released("all")))
         # a head that only admits partitions has no reports
         assert head["reports"] == (reports if bodies else 0), (head, reports, [c.panes for c in counted])
         if world.heads and reports < world.heads[-1].reports:
@@ -168,7 +174,9 @@ class MemorySnapshotProducer:
                 "what was published was judged otherwise"
             )
         assert head["complete"] == (not head["uncounted"] and not head["gaps"])
-        assert {m.snapshot for m in messages if m.window.start is None} == {head["snapshot"]}
+        assert {m.snapshot for m in messages if m.window == ALL_TIME} == {head["snapshot"]}
+        late = "released" in head and bool(head.get("windows")) and bool(sum(released("late")))
+        assert [body["window"]["name"] for body in bodies].count("late") == late
         for body in bodies:
             window = body["window"]
             whole = window["start"] is None
@@ -176,7 +184,7 @@ class MemorySnapshotProducer:
             parts = [c.state if whole else c.panes.window(start, end) for c in counted]
             support = np.sum(parts, axis=0)
             if "released" in head:
-                shown = released(None if whole else start, end)
+                shown = released(window["name"], None if whole else start, end)
                 assert body.get("withheld") == (None if whole else int(np.sum(support - shown)))
                 support = shown
             n = int(np.sum(support))

@@ -85,7 +85,7 @@ class Log:
 
     def publish(self, *many, gone=()):
         for one in many:
-            parts = (snapshot.encode if one.window.start is None else snapshot.encode_window)(one)
+            parts = (snapshot.encode if one.window == snapshot.ALL_TIME else snapshot.encode_window)(one)
             for part in parts:
                 self.add(part.key, part.body or None, part.headers(one.sequence))
         for window in gone:
@@ -333,6 +333,20 @@ def test_streams_are_listed_with_their_progress(served, log):
     assert {reason: n for reason, n in s["rejected"].items() if n} == {"json": 3}
     assert (t["state"], t["newest"], t["lag"], t["available"]) == ("joining", None, None, {"all": []})
     assert t["published"] is None
+
+
+def test_late_is_served_as_a_window_without_times(served, log):
+    log.publish(taken(sequence=3), taken(sequence=3, window=snapshot.LATE, first=5), taken(window=hour(1)))
+    until(lambda: said(served, "/streams")[0]["newest"], "the topic is read")
+    s, t = said(served, "/streams")
+    assert (s["windows"], s["available"]["late"], t["windows"]) == (["all", "1h", "late"], [None], ["all"])
+    reply = ask(served, "/streams/s/values.csv?window=late")
+    assert reply.headers["Content-Disposition"].endswith('"s-late-3.csv"')
+    excerpt = said(served, "/streams/s/excerpt?window=late")
+    assert excerpt["window"] == {"name": "late", "start": None, "end": None, "final": False}
+    assert (excerpt["reports"], excerpt["values"][0]["label"]) == (35, S.labels[1])
+    assert said(served, "/streams/s/excerpt")["reports"] == 70
+    assert ask(served, "/streams/s/excerpt?window=late&start=0").status == 404
 
 
 def test_a_stream_has_the_privacy_loss_of_its_head(served, log):

@@ -35,7 +35,7 @@ class History:
         self.closed = dict.fromkeys(WINDOWS, 0)
         self.offsets = dict.fromkeys(range(partitions), 0)
         self.head = Released(0, (), (Rest(0, {}),) * max(1, self.rates))
-        self.published = self.counts([])
+        self.published = self.late = self.counts([])
         self.vectors: list[Any] = []  # distinct published vectors
         self.shown: dict[tuple[int, int], Any] = {}
 
@@ -73,7 +73,7 @@ class History:
                 self.offsets[len(self.line)] = 0
                 self.line.append(max(min(self.line), self.merged))
         if self.rng.random() < 0.3:
-            self.evicted = self.merged
+            self.evicted = min(self.merged, self.head.closed)  # partitions evict what a published head closed
         if self.rng.random() < 0.7:
             self.publish()
 
@@ -92,11 +92,11 @@ class History:
             not lost
         ):  # otherwise the transaction was aborted, and the next publisher continues from the former head
             assert done.changed == bool((done.counts.reports != self.published.reports).any())
-            self.head, self.published = done.head, done.counts
+            self.head, self.published, self.late = done.head, done.counts, self.late + done.rest
             self._show(done)
 
     def _show(self, done: Any) -> None:
-        self.vectors += list(done.counts.vector)
+        self.vectors += [*done.counts.vector, *self.late.vector]
         for (length, hop), closed in self.closed.items():
             for start in range(0, 900, hop):
                 if closed < start + length <= min(done.head.closed, *self.line) and start >= self.evicted:
@@ -109,6 +109,15 @@ class History:
                     assert counts.n + withheld == len(within)
                     self.vectors += list(counts.vector)
             self.closed[length, hop] = max(closed, min(done.head.closed, *self.line))
+
+    def in_windows(self) -> Counts:
+        """Returns the counts of the released panes, from the head and the reports."""
+        panes = defaultdict[int, list[int]](list)
+        for report, (start, _, _) in self.placed.items():
+            if start is not None:
+                panes[start].append(report)
+        given = [self.counts(of).at_least(self.head.fewest_of(start + PANE)) for start, of in panes.items()]
+        return sum(given, self.counts([]))
 
 
 def smallest_class(vectors: Sequence[Any]) -> int:
@@ -137,16 +146,19 @@ def history(seed: int, rule: Rule = release.release, turns: int = 30) -> History
 
 
 def test_every_combination_of_published_vectors_covers_m_reports() -> None:
-    shown = 0
+    shown = late = 0
     for seed in range(1000):
         made = history(seed)
         assert smallest_class(made.vectors) >= made.least, seed
+        assert (made.late.vector == (made.published - made.in_windows()).vector).all(), seed
+        late += bool(made.late.n)
         shown += len(np.unique(np.array(made.vectors), axis=0))
         # the only waiting reports are open panes and at most m - 1 reports at each rate
         done = release.release(made.head, made.published, made.cut(), made.fewest, lambda states: states)
         waiting = [n for pane, n in ((p, c.n) for p, c in done.panes.items()) if pane.end > done.head.closed]
         assert len(made.placed) - done.counts.n - sum(waiting) <= (made.fewest - 1) * max(1, made.rates), seed
     assert shown > 10_000
+    assert late > 500
 
 
 def test_every_combination_of_few_vectors_covers_m_reports() -> None:
@@ -197,7 +209,12 @@ def _changed_m(before: Released, published: Counts, cut: Cut, fewest: int, suppo
     return replace(done, head=replace(done.head, fewest=((0, fewest),)))
 
 
-MUTANTS = [_small_panes, _open_panes, _small_rest, _merged_panes, _pooled_rates, _changed_m]
+def _small_late(*given: Any) -> Any:
+    """Mutant: `late` shows a rest of any size."""
+    return replace(release.release(*given), rest=_small_panes(*given).rest)
+
+
+MUTANTS = [_small_panes, _open_panes, _small_rest, _merged_panes, _pooled_rates, _changed_m, _small_late]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)

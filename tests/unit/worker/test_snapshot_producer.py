@@ -351,19 +351,23 @@ def test_a_head_of_a_newer_version_is_never_skipped():
     assert looked([], {3: (b"s/head", NEWER), 5: (b"s/head", None)}) == (0, [0])
 
 
+@pytest.mark.parametrize("lates", [(), (1,), (1, 2)])
 @pytest.mark.parametrize("later", [0, 70, 900])
-def test_the_newest_snapshot_is_read_after_any_number_of_later_records(later):
+def test_the_newest_snapshot_is_read_after_any_number_of_later_records(later, lates):
     records, headers, at = {}, {}, 0
     for sequence in (1, 2):
         estimate = STREAM.oracle.estimate([sequence, 4], 4 + sequence)
         taken = snapshot.take(STREAM, estimate, Cut({0: sequence}, {}), sequence)
-        for message in snapshot.encode(taken):
+        late = snapshot.take(
+            STREAM, estimate, taken.cut, sequence, identity=taken.identity, window=snapshot.LATE
+        )
+        for message in snapshot.encode(taken) + snapshot.encode_window(late) * (sequence in lates):
             records[at], headers[at] = (message.key.encode(), message.body), message.headers(sequence)
             at += 1
     records |= {at + i: (b"t/head", b"{}") for i in range(later)}
     topic = Compacted(records, at + later, [])
     topic.headers = headers
-    newest = KafkaSnapshotProducer(topic, STREAM).newest()
-    assert newest is not None
+    newest, *others = KafkaSnapshotProducer(topic, STREAM).newest()
     assert (newest.sequence, newest.estimate().known_counts().tolist()) == (2, [2, 4])
-    assert KafkaSnapshotProducer(Compacted({3: (b"s/head", head(1))}, 9, []), STREAM).newest() is None
+    assert [(one.sequence, one.window) for one in others] == [(2, snapshot.LATE)] * (2 in lates)
+    assert KafkaSnapshotProducer(Compacted({3: (b"s/head", head(1))}, 9, []), STREAM).newest() == []

@@ -92,7 +92,7 @@ def publish(log, *many, gone=()):
     """One transaction of the first's sequence: snapshots, and tombstones of windows."""
     messages = []
     for one in many:
-        messages += (snapshot.encode if one.window.start is None else snapshot.encode_window)(one)
+        messages += (snapshot.encode if one.window == snapshot.ALL_TIME else snapshot.encode_window)(one)
     for window in gone:
         messages += snapshot.delete_window(many[0], window)
     sequence = many[0].sequence
@@ -329,6 +329,39 @@ def test_watch_shows_the_finality_of_a_window(watch, there):
     newest = watch("--once", "--window", "24h every 1h").stdout.splitlines()[0]
     assert newest == "24h every 1h from 1970-01-01T03:00:00Z to 1970-01-02T03:00:00Z, provisional"
     assert "from" not in watch("--once").stdout.splitlines()[0]
+
+
+def test_late_is_read_and_shown_as_a_window_without_times(config, watch, log):
+    late, window = taken(snapshot.LATE, 2), replace(taken(hour(1, final=True), 2), withheld=1)
+    publish(log, taken(sequence=1))
+    with reads(config, "late") as reader:
+        assert reader.latest(0.1) is None
+        publish(log, taken(sequence=2), late, window)
+        assert reader.latest(0.1) == late
+        assert reader.windows == [hour(1, final=True), snapshot.LATE]
+        publish(log, taken(sequence=3), gone=[snapshot.LATE])
+        assert reader.latest(0.1) is None
+        assert not reader.is_there
+    publish(log, taken(sequence=4), taken(snapshot.LATE, 4))
+    first, second, *_ = watch("--once", "--window", "late").stdout.splitlines()
+    assert first == "late, released reports in no window"
+    assert second.startswith("s: snapshot 4, 15 reports, ")
+    first = watch("--once", "--window", "1h").stdout.splitlines()[0]
+    assert first.endswith("02:00:00Z, final, 1 report withheld")
+    said = json.loads(watch("--once", "--json", "--window", "late").stdout)
+    assert said["window"] == {"name": "late", "start": None, "end": None, "final": False, "bounded": False}
+    assert said["head"]["sequence"] == 4
+    assert watch("--list").stdout.splitlines()[-1].split("  ")[0] == "late"
+    assert "(on the topic: all; late; 1h: start " in watch("--once", "--window", "2h").stderr
+
+
+def test_late_of_another_snapshot_is_not_read(config, log):
+    publish(log, taken(sequence=2), taken(snapshot.LATE, 2))
+    with reads(config, "late") as reader:
+        assert reader.latest(0.1).sequence == 2
+        for sequence, n in ((1, 15), (2, 9), (3, 15)):
+            publish(log, taken(snapshot.LATE, sequence, n=n))
+        assert reader.latest(0.1) is None
 
 
 def test_watch_once_waits_for_slow_brokers(watch, log, monkeypatch):

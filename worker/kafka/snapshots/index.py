@@ -13,7 +13,7 @@ import orjson
 from ldp.snapshot import ALL_TIME, Period, window_identity, window_of
 from ldp.snapshot.checking import MOST_BYTES, check_shared
 
-Key = tuple[str, int | None]  # A window's name and start; ``("all", None)`` for all time
+Key = tuple[str, int | None]  # A window's name and start; None for ``all`` and ``late``
 _SHARED = ("sequence", "reports", "complete", "window")
 _SOMETIMES = ("snapshot", "standard_error", "published", "privacy_loss")
 _MOST_WINDOWS = 100_000  # Most windows of a stream that the head lists, and that it does not list yet
@@ -79,9 +79,9 @@ class _Part:
 class SnapshotIndex:
     """The newest complete snapshots that the newest head of a stream lists.
 
-    A head lists its own snapshot of all time. It names the windows that it lists, and their starts if it has any. The
-    sequence number of a listed window is at most the head's number. If the numbers are equal, the window's identity
-    derives from the head's identity. So messages from other programs do not replace snapshots.
+    A head lists its own snapshots of all time and of `late`. It names the windows that it lists, and their starts if it
+    has any. The sequence number of a listed window is at most the head's number. If the numbers are equal, the window's
+    identity derives from the head's identity. So messages from other programs do not replace snapshots.
 
     Example:
         >>> import ldp
@@ -159,7 +159,7 @@ class SnapshotIndex:
             part.methods.add(name)
         if len(part.seen) < int(headers.get("parts", b"0")) or not part.fields:
             return False
-        if window.start is None and f"{stream}/head" not in part.seen:
+        if window == ALL_TIME and f"{stream}/head" not in part.seen:
             return False
         self._drop(which)
         entry = IndexEntry(window, part.first, offset, part.fields, frozenset(part.methods))
@@ -197,7 +197,7 @@ class SnapshotIndex:
     def _add(self, stream: str, key: Key, entry: IndexEntry) -> bool:
         """Adds a complete snapshot; returns False if no head lists it yet."""
         there, aside = self._index[stream], self._unnamed[stream]
-        if entry.window.start is None:
+        if entry.window == ALL_TIME:
             there[key] = entry
             for other in [other for other, one in aside.items() if _lists(entry, one)]:
                 there[other] = aside.pop(other)
@@ -230,8 +230,10 @@ class SnapshotIndex:
 def _lists(head: IndexEntry, entry: IndexEntry) -> bool:
     """Returns whether a head lists a window; see `SnapshotIndex`."""
     name, start, listed = entry.window.name, entry.window.start, head.fields
+    if start is None:  # `late` belongs to the head's own snapshot
+        return entry.identity == window_identity(head.identity, name, None)
     starts = listed.get("windows", {}).get(name)
-    if start is None or starts is None or entry.fields["sequence"] > listed["sequence"]:
+    if starts is None or entry.fields["sequence"] > listed["sequence"]:
         return False
     if starts and start not in starts:
         return False

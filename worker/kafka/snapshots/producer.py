@@ -16,7 +16,8 @@ from kafka.admin import OffsetSpec
 from kafka.protocol.consumer.offsets import IsolationLevel
 
 import ldp
-from ldp.snapshot import Incomplete, Message, Row, Snapshot, assemble
+from ldp.snapshot import Incomplete, Message, Row, Snapshot
+from ldp.snapshot.assembling import assemble_released
 from worker.counting.head import Head, NewerHead
 from worker.counting.ports import StateLost, Unavailable
 from worker.kafka.client import quirks, reading
@@ -113,13 +114,14 @@ class KafkaSnapshotProducer:
             size += len(message.body)
         return sent
 
-    def newest(self) -> Snapshot | None:
-        """Reads the newest snapshot of all time backwards, or returns None.
+    def newest(self) -> list[Snapshot]:
+        """Reads the newest snapshot of all time and its window `late`, if any.
 
-        O(topic) at worst. Call it while this producer is open, so that no other publisher replaces the snapshot.
+        Reads backwards, O(topic) at worst. Returns an empty list if there is none. Call it while this producer is open,
+        so that no other publisher replaces the snapshot.
         """
         name, tp = self._stream.name, TopicPartition(self._topic.name, PARTITION)
-        begins = tuple(f"{name}/{part}".encode() for part in ("head", "domain", "all/"))
+        begins = tuple(f"{name}/{part}".encode() for part in ("head", "domain", "all/", "late/"))
         received = dict[str, tuple[Mapping[str, bytes], bytes]]()
         try:
             with contextlib.closing(self._topic.admin()) as admin:
@@ -137,12 +139,12 @@ class KafkaSnapshotProducer:
                         if record.key and record.key.startswith(begins)
                     } | received
                     with contextlib.suppress(Incomplete):
-                        return assemble(name, received)
+                        return assemble_released(name, received)
         except kafka_errors.KafkaError as error:
             raise unavailable(error, "reading the newest snapshot of", self._topic.name) from error
         except UNREADABLE:
             pass  # another program wrote a message
-        return None
+        return []
 
     def rows(self) -> list[bytes]:
         """Returns the stream's keys on the topic of rows; O(topic)."""

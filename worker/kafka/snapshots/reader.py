@@ -48,7 +48,7 @@ def read_snapshot(
     Raises `Incomplete`: a message is missing, or belongs to another snapshot. Raises `NewerSchema`: a newer version
     wrote the snapshot. Raises `KafkaError`: the brokers do not answer, or no longer have the offsets.
     """
-    labels = None if entry.window.start is None else index.labels(stream)
+    labels = None if entry.window == ALL_TIME else index.labels(stream)
     received, size = dict[str, tuple[Mapping[str, bytes], bytes]](), 0
     for first, last in filter(None, (labels, (entry.first, entry.last))):
         for record in reading.records(consumer, tp, first, last + 1, stall_seconds=stall_seconds):
@@ -72,7 +72,7 @@ def _size(key: str, headers: Mapping[str, bytes], value: bytes) -> int:
 
 
 def _assembled(stream: str, entry: IndexEntry, received: Received) -> Snapshot:
-    if entry.window.start is None:
+    if entry.window == ALL_TIME:
         found = assemble(stream, received)
     else:
         found = assemble_window(stream, received, entry.window.name, entry.window.start)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from ldp.query import SetQuery, TopQuery
-from ldp.snapshot import assemble
+from ldp.snapshot.assembling import assemble_released
 from tests.support.memory.process import Silence
 from tests.unit.worker.audit.streams import STREAMS
 from tests.unit.worker.audit.test_windows import GROUP, START, Counting, log
@@ -100,7 +100,7 @@ class World:
         self.rows_there = {key: value for key, value in self.rows_there.items() if value}
 
     def newest(self):
-        return assemble("s", {each.key: (each.headers, each.value) for each in self.topic})
+        return assemble_released("s", {each.key: (each.headers, each.value) for each in self.topic})
 
     def rows(self):
         return list(self.rows_there)
@@ -178,7 +178,7 @@ class World:
 
     def counts(self):
         """Numbers of final and of open windows."""
-        places = [at for of, at in self.wholes().items() if of != "all"]
+        places = [at for of, at in self.wholes().items() if of not in ("all", "late")]
         found = Counter(of_final(self.topic[at[0]]) for at in places)
         return found[True], found[False]
 

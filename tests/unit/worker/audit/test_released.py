@@ -3,11 +3,13 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.unit.worker.audit.publishing import LENGTH, World
 from tests.unit.worker.audit.streams import STREAMS
 from tests.unit.worker.audit.test_windows import HOPS, START, TENS, Counting
+from worker.publishing.planning import Plan
 
 CASES = [
     ("grr-3", HOPS, 3),
@@ -35,6 +37,7 @@ def test_released_counts_are_recounted_from_the_log_and_the_head(seed):
     assert verdict.recounted == verdict.finals == world.counts()[0]
     assert (verdict.finals > 1) == (windowing is not None)
     assert verdict.provisional == 0
+    assert ("late" in world.wholes()) == (windowing is not None)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -60,6 +63,17 @@ def test_open_windows_are_deleted_from_the_topic_and_the_list_when_a_limit_begin
             open_before = verdict.provisional
     assert open_before
     assert "released" in world.head()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_counts_behind_the_head_have_no_other_panes(seed):
+    """Redis was restored from a backup. Before the snapshot's offsets, `late` needs panes that Redis has merged."""
+    world = World(seed, replace(HOPS, fewest_new=3)).run(to=75)
+    before = [(replace(each.metadata), dict(each.blobs)) for each in world.partitions]
+    world.run(since=75)
+    for each, (metadata, blobs) in zip(world.partitions, before, strict=True):
+        each.metadata, each.blobs = metadata, blobs
+    assert world.audit().difference is None
 
 
 def changed(world, key, change):
@@ -100,6 +114,57 @@ def test_wrong_fields_of_a_release_are_detected():
     for key, change in ((final, fewer), *(("s/head", change) for change in (step, closed, rest, lost))):
         verdict = world.audit(topic=changed(world, key, change))
         assert verdict.verdict == "different", change
+
+
+def _whole_rest(late, counts):
+    return counts
+
+
+def _no_rest(late, counts):
+    return counts - counts
+
+
+def _another_value(late, counts):
+    return replace(late, vector=np.roll(late.vector, 1, axis=1))
+
+
+@pytest.mark.parametrize("wrong", [_whole_rest, _no_rest, _another_value])
+def test_a_wrong_late_is_detected(wrong, monkeypatch):
+    """Base and all methods follow from the wrong counts."""
+    releasing = Plan.releasing
+
+    def mutant(plan, *given):
+        found = releasing(plan, *given)
+        return replace(found, late=wrong(found.late, found.release.counts))
+
+    monkeypatch.setattr(Plan, "releasing", mutant)
+    verdict = ran(0).audit()
+    assert verdict.verdict == "different"
+    assert "window late: " in verdict.difference
+
+
+def test_late_of_another_snapshot_is_detected():
+    world = ran(0)
+    newest = world.head()["sequence"]
+    old = [each for each in world.topic if "/late/" not in each.key or int(each.headers["sequence"]) < newest]
+    assert "expected in snapshot" in world.audit(topic=old).difference
+    without = [each for each in world.topic if "/late/" not in each.key]
+    assert (
+        f"published in snapshots [], expected in snapshot {newest}" in world.audit(topic=without).difference
+    )
+    unlimited = World(0, HOPS, stream=STREAMS["grr-3"]).run()
+    late = [
+        replace(each, key=each.key.replace("s/all", "s/late"))
+        for each in unlimited.topic
+        if "/all/" in each.key
+    ]
+    for each in late:
+        said = json.loads(each.value)
+        each.value = json.dumps(said | {"window": said["window"] | {"name": "late"}}).encode()
+        each.headers = each.headers | {"parts": b"11"}
+    newest = unlimited.head()["sequence"]
+    late = [each for each in late if int(each.headers["sequence"]) == newest]
+    assert "expected in none" in unlimited.audit(topic=[*unlimited.topic, *late]).difference
 
 
 def test_counts_released_before_a_loss_are_not_recountable():

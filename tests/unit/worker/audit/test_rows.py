@@ -2,19 +2,20 @@
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 
 from ldp.snapshot import slots
 from tests.unit.worker.audit.publishing import World
-from tests.unit.worker.audit.test_windows import HOPS, PLAIN, TENS
+from tests.unit.worker.audit.test_windows import HOPS, PLAIN, START, TENS
 from worker.audit.rows import differing
 from worker.audit.snapshots import Message
 from worker.publishing.rows import RowTopic
 
 
-def written(seed, limits=HOPS, methods=("norm-sub", "base"), top=2, to=120):
-    there = World(seed, limits, retain=30_000, queries=True)
+def written(seed, limits=HOPS, methods=("norm-sub", "base"), top=2, to=120, changes=()):
+    there = World(seed, limits, changes, retain=30_000, queries=True)
     places = slots(list(methods), top, there.queries, there.stream.oracle.domain_size)
     there.publisher = there.publisher_of(30_000, RowTopic("rows", places))
     return there.run(to=to)
@@ -32,6 +33,20 @@ def test_rows_of_publishers_are_correct(seed):
     assert len(there.rows_there) > 5
     assert verdict(there) is None
     assert verdict(there, topic=there.compacted()) is None
+
+
+def test_rows_of_late_are_compared_and_deleted_with_it():
+    limited = replace(HOPS, fewest_new=3)
+    there = written(0, limited)
+    keys = [key for key in there.rows_there if b'"window_name":"late","window_start":0' in key]
+    assert len(keys) == 2 * (2 + 1 + 2)  # methods, values and queries
+    assert verdict(there) is None
+    wrong = there.rows_there | {keys[0]: there.rows_there[keys[0]].replace(b'"n":', b'"n":1')}
+    assert verdict(there, wrong).startswith("rows of late: n of the row")
+    there = written(0, limited, changes=[(START + 60, HOPS)])
+    assert verdict(there) is None
+    assert not [key for key in there.rows_there if b'"window_name":"late"' in key]
+    assert [each for each in there.topic if each.key == "s/late/base"][-1].value == b""
 
 
 @pytest.fixture(scope="module")

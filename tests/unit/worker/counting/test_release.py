@@ -252,13 +252,69 @@ def test_windows_shown_in_part_before_the_limit_are_not_shown_again() -> None:
     settle(world, process)
     after = world.published[before:]
     assert [
-        (said["window"]["name"], said["reports"]) for said in after if said["window"]["name"] != "all"
+        (said["window"]["name"], said["reports"])
+        for said in after
+        if said["window"]["name"] not in ("all", "late")
     ] == [
         ("1s", 11),
         *[("3s every 1s", 11)] * 3,
     ]
     assert {said["reports"] for said in after if said["window"]["name"] == "all"} == {20, 31}
+    assert {*lates(world)} == {20}
     assert smallest_class(world.vectors()[before:]) >= 10
+
+
+def lates(world: Windowed) -> list[int]:
+    return [said["reports"] for said in world.published if said["window"]["name"] == "late"]
+
+
+def test_late_has_the_released_reports_that_are_in_no_window() -> None:
+    """12 reports in a pane; 3 and 4 in small panes; 2 late and 2 undated; the last one is in an open pane."""
+    world = Marked(10)
+    process = world.member(1)
+    world.at(0, *times(0, 12), *times(1, 3), *times(2, 4), *times(6, 1))
+    settle(world, process)
+    assert (shown(world), lates(world)) == ([(0, 12, 0)], [])  # 7 reports of the rest wait
+    world.at(0, 10, 20, -1, -1)
+    settle(world, process)
+    assert (world.heads[-1].reports, lates(world)) == (23, [11])
+    late = json.loads(world.received[f"{STREAM.name}/late/base"][1])
+    assert late["window"] == {"name": "late", "start": None, "end": None, "final": False}
+    assert (late["sequence"], late["reports"]) == (world.heads[-1].sequence, 11)
+    assert np.flatnonzero(world.vectors()[-1]).tolist() == [*range(12, 19), *range(20, 24)]
+    process = alone(world, 2)  # takes over, after the panes were evicted
+    world.at(0, *times(7, 12), *times(12, 10), *([30] * 9))
+    settle(world, process)
+    assert (world.heads[-1].reports, lates(world)[-1]) == (45, 21)  # and the report of 6 s
+    assert smallest_combination(world.vectors()) >= 10
+
+
+def test_late_is_not_published_without_windows_and_begins_with_them() -> None:
+    world = Marked(4, windowing=None)
+    world.at(0, *times(0, 6))
+    settle(world, world.member(1))
+    assert (released := world.heads[-1].reports) >= 4
+    assert lates(world) == []
+    world.configured = RequestedRule(9, replace(world.configured.limits, windowing=HOPPING))
+    world.at(0, *times(3, 5), *times(9, 1))
+    settle(world, alone(world, 2))
+    assert lates(world)[0] == released
+    assert lates(world)[-1] == world.heads[-1].reports - sum(n for _, n, _ in shown(world))
+    assert smallest_class(world.vectors()) >= 4
+
+
+def test_late_is_deleted_when_the_limit_ends() -> None:
+    world = Marked(4)
+    world.at(0, *times(0, 5), *times(1, 2), *times(6, 1), *[0] * 3)
+    settle(world, world.member(1))
+    assert lates(world) == [5]
+    world.choose(0)
+    world.at(0, *times(7, 1))
+    settle(world, alone(world, 2))
+    assert world.heads[-1].released is None
+    newest = {m.key: m.body for sent in world.messages for m in sent if "/late/" in m.key}
+    assert f"{STREAM.name}/late/base" in newest
+    assert not any(newest.values())
 
 
 def test_windows_progress_as_without_a_limit() -> None:

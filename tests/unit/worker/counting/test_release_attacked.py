@@ -11,7 +11,7 @@ from ldp.snapshot import Released, Rest, largest_message
 from ldp.snapshot.documents import _released_document
 from tests.support.memory.process import Silence
 from tests.unit.worker.counting.still import alone
-from tests.unit.worker.counting.test_release import Marked, times
+from tests.unit.worker.counting.test_release import Marked, lates, times
 from tests.unit.worker.counting.windowed import settle
 from tests.unit.worker.test_release_rule import smallest_class
 from worker.counting.ports import Events
@@ -72,6 +72,7 @@ def test_a_decided_pane_that_lost_reports_is_not_shown_again() -> None:
     world.at(0, *times(2, 8), *times(6, 1))
     settle(world, process, turns=30)
     assert world.heads[-1].gaps
+    assert lates(world) == [8, 8]  # all published counts join `late`: later windows do not show them
     assert smallest_class(world.vectors()) >= 4
 
 

@@ -22,12 +22,24 @@ decide, let_go = window_progress.decide, Publisher._let_go
 def _forgets_after_take_over(patch: Patch) -> None:
     """A new publisher takes nothing as published."""
 
-    def published(self: Any, head: Head) -> Counts:
+    def published(self: Any, head: Head) -> tuple[Counts, Counts]:
         oracle = self._stream.oracle
         nothing = Counts.of(0, oracle.support(oracle.zeros()), 0)
-        return nothing if self._counts is None else self._counts
+        return (nothing, nothing) if self._counts is None else self._counts
 
     patch.setattr(Publisher, "_published", published)
+
+
+def _forgets_late_after_take_over(patch: Patch) -> None:
+    """A new publisher takes nothing as published in `late`."""
+    published = Publisher._published
+
+    def forgets(self: Any, head: Head) -> tuple[Counts, Counts]:
+        known = self._counts
+        counts, late = published(self, head)
+        return counts, late if known else late - late
+
+    patch.setattr(Publisher, "_published", forgets)
 
 
 def _keeps_counts_after_a_failure(patch: Patch) -> None:
@@ -71,6 +83,7 @@ def _publishes_open_windows(patch: Patch) -> None:
 
 MUTANTS = [
     _forgets_after_take_over,
+    _forgets_late_after_take_over,
     _keeps_counts_after_a_failure,
     _decides_open_panes,
     _publishes_all_counts,
