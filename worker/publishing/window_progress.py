@@ -143,11 +143,11 @@ def _next_progress(
     ends = [end for end in ends if before.closed < end <= passed]
     if len(ends) > MOST_AT_ONCE:
         return Closed(ends[MOST_AT_ONCE - 1], before.bounded, before.starts)
-    oldest = [min(state.panes).start for state in having.values() if state.full]
+    oldest = [min(state.panes).end for state in having.values() if state.full]
     if not oldest:
         return Closed(passed, before.bounded, before.starts)
-    # the last window that contains the oldest pane of a full partition
-    wanted = window.last_end(min(oldest) + window.length)
+    # the last window that overlaps the oldest pane of a full partition; no window contains a longer pane of former ones
+    wanted = window.last_end(min(oldest) - 1 + window.length)
     holding = [p for p, closed in own.items() if closed < wanted]
     if wanted <= passed or not holding or not all(map(still, holding)):
         return Closed(passed, before.bounded, before.starts)

@@ -123,3 +123,11 @@ def test_adjacent_ranges_of_bounded_windows_are_merged() -> None:
         found = decided(head, full, of_seconds(0, range(0)))
         head = Head(1, {0: 0, 1: 0}, floors={0: 0, 1: 0}, progress=found.progress)
     assert head.progress["1s"] == Closed(3000, ((1000, 4000),))
+
+
+def test_windows_pass_a_longer_pane_of_former_windows() -> None:
+    """No window of 1 s contains the oldest pane of the full partition, so closing its windows merges no pane."""
+    full, idle = of_seconds(126_000, range(1000, 127_000, 1000)), of_seconds(0, range(0))
+    full.cells["0+2000"] = Cell(1, np.array([1, 0, 0], np.int64))
+    head = Head(1, {0: 0, 1: 0}, floors={0: 0, 1: 0}, progress={"1s": Closed(1000)})
+    assert decided(head, full, idle).progress["1s"] == Closed(2000, ((2000, 3000),))
