@@ -212,6 +212,8 @@ class Publisher:
             return self._counts
         newest = self._snapshot_producer.newest()
         if not newest or newest[0].sequence != head.sequence:
+            if self._snapshot_producer.head(decided=True).sequence != head.sequence:
+                raise Unavailable(f"another publisher has replaced snapshot {head.sequence}")
             raise StateLost(
                 f"stream {self._stream.name!r}: the messages of snapshot {head.sequence} are missing on the snapshot"
                 " topic, so the size of the next increment is unknown.",
