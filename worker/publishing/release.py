@@ -130,8 +130,9 @@ def release(
         (7, 3, (Counts(reports=array([0]), vector=array([[0, 0]])), 1))
     """
     closed = max(before.closed, cut.closed)
-    end = max(closed, cut.merged)
-    steps = _step(_step(before.fewest, before.closed, closed, fewest), closed, end, None)
+    merged = max(before.closed, cut.merged)  # a partition may have merged panes that are decided now
+    end = max(closed, merged)
+    steps = _step(_step(before.fewest, before.closed, merged, None), merged, closed, fewest)
     head = Released(end, steps, before.rest)
     newly = (_decided(head, pane, own) for pane, own in cut.panes.items() if before.closed < pane.end <= end)
     grown = published + support(_sum(newly, cut.total))

@@ -194,7 +194,9 @@ def _small_rest(before: Released, published: Counts, cut: Cut, *given: Any) -> A
 
 def _merged_panes(before: Released, published: Counts, cut: Cut, *given: Any) -> Any:
     """Mutant: a pane closed as bounded is decided although a partition still fills it."""
-    return release.release(before, published, replace(cut, closed=max(cut.closed, cut.merged)), *given)
+    return release.release(
+        before, published, replace(cut, closed=max(cut.closed, cut.merged), merged=0), *given
+    )
 
 
 def _pooled_rates(before: Released, published: Counts, cut: Cut, *given: Any) -> Any:
@@ -227,6 +229,14 @@ def test_a_mutant_of_the_rule_is_caught(mutant: Rule) -> None:
         except AssertionError:
             return
     pytest.fail("no history catches it")
+
+
+def test_panes_that_a_partition_has_merged_are_not_decided_when_all_close_them() -> None:
+    """The counts of the pane that ends at 20 are in the rest, in part or as a whole."""
+    one = Counts.of(3, np.array([3, 0]), 0)
+    cut = Cut({0: 9}, one + one, {Pane(20, 10): one}, closed=30, merged=20)
+    done = release.release(Released(0, (), (Rest(0, {}),)), one - one, cut, 3, lambda states: states)
+    assert (done.head.closed, done.head.fewest, done.counts.n) == (30, ((0, None), (20, 3)), 6)
 
 
 def test_lost_reports_do_not_count_as_new_ones() -> None:
