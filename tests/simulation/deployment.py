@@ -469,7 +469,11 @@ class Listener:
         self.epochs[partition] = epoch
         if partition == 0:
             self.claimed_epochs.add(epoch)
-        last = held.state.rules[-1]
+        last, mine = held.state.rules[-1], self.worker.ownership._configured
+        older = mine.revision is not None and mine.revision < last.revision
+        assert older or mine.limits.fewest_new <= last.limits.fewest_new, (
+            "smaller increments than it asks for"
+        )
         assert self.announced.pop(partition, last.as_json()) == last.as_json(), (
             "a rule that was added is not there"
         )

@@ -464,6 +464,21 @@ def _go_back_and_lose(call: Call) -> None:
     call.log(partition).first = call.published(partition)
 
 
+def _has_decided(call: Call) -> bool:
+    """Whether panes are released by the newest head."""
+    steps = call.heads[-1].get("released", {}).get("fewest", [])
+    return any(m is not None for _, m in steps)
+
+
+def _deplete(call: Call) -> None:
+    """The store loses a partition's state, and its log loses the published records."""
+    partition = max(range(len(call.deployment.reports.partitions)), key=call.published)
+    call.damage(partition, {})
+    log = call.log(partition)
+    log.first = max(log.first, min(call.published(partition), log.stable))
+    _kill_all(call)
+
+
 def _is_new(call: Call) -> bool:
     """Whether this is partition 1 without stored keys."""
     return call.partition == 1 and not call.keys(1)
@@ -673,6 +688,11 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     "succeeded": (
         Step("after", _COMMIT, lambda call: call.deployment.truth.windows.finals, _kill, "publish"),
     ),
+    "depleted": (Step("after", _COMMIT, _has_decided, _deplete, "publish"),),
+    "doubted": (
+        Step("after", _COMMIT, lambda call: call.heads[-1]["reports"], lambda _: LOST_REPLY, "publish"),
+    )
+    * 4,
     # nothing that the owner does stumbles over these
     "unnoticed": (Step("before", "poll", _idle, lambda call: _set_back(call, _idle(call)[0]), "poll"),) * 3,
     "gapped": (

@@ -53,6 +53,12 @@ GOOD = {
     for most in (1, 2, 3)
     for indices in itertools.product(range(3), repeat=most)
 }
+RATED = ldp.Stream("one", ldp.RatedResponse(["1/4", "1/2"]))
+RATED_GOOD = {
+    indices: frames.encode(RATED, np.array([divmod(i, 2) for i in indices], RATED.oracle.report_dtype))
+    for most in (1, 2, 3)
+    for indices in itertools.product(range(4), repeat=most)
+}
 LENGTHS = (*[(20, 2.0)] * 4, *[(30, 1.5)] * 2, (45, 1.5), (120, 1.5))
 """Turns of a history, and how dense its faults are; most are short, because more of them are wrong in a second."""
 QUIET_STEPS = 12_000
@@ -147,6 +153,7 @@ class _Made:
                 reports = self.world.deployments[0].reports
             else:
                 reports = Reports(self.world, f"reports-{number}", rng.randint(*self.theme.partitions))
+            stream = RATED if self.theme.rated else stream
             # workers of several configurations take turns: one is rolled out, rolled back, or both at once
             some = [RequestedRule()]
             if rng.random() >= 0.3:
@@ -159,6 +166,9 @@ class _Made:
                 some = [replace(c, limits=replace(c.limits, windowing=w)) for c, w in chosen]
             if self.theme.windows:
                 some = self.theme.configured(rng)
+            some = _limited(
+                some, self.theme.fewest or _FEWEST.get(seed % 20, ()), random.Random(f"fewest {seed}")
+            )
             recount_after = rng.choice([None, sys.maxsize][self.theme.recounts :])
             idle_timeout, retain = rng.choice([1.0, 3.0]), rng.choice([None, 0, 4000, 10_000])
             Deployment(self.world, number, stream, reports, some, recount_after, idle_timeout, retain)
@@ -279,9 +289,15 @@ class _Made:
             known = head["gaps"] if head is not None else {}
             lost = any(list(gap) not in known.get(str(p), []) for p in states for gap in states[p].gaps)
             return lost or truth.deleted or not any(head["reports"] for head in truth.heads)
+        limited = max(state.fewest_new for state in states.values()) > 1
+        if limited and not truth.blind and truth.increments is not None:
+            if truth.increments.waiting(head, states):
+                return False
+            if head is None or not head["reports"]:  # a head without reports only admits partitions
+                return head is None or not truth.windows.unsaid(head, states)
         if head is None:
             return False
-        if head["reports"]:
+        if head["reports"] and not limited:
             said = {number: head["offsets"].get(str(number)) for number in range(len(partitions))}
             if any(
                 said[number] not in (partition.stable, None) for number, partition in enumerate(partitions)
@@ -293,7 +309,8 @@ class _Made:
             which = str(number)
             if not partitions[number].end and which not in head["offsets"]:
                 continue
-            stood = state.offset, [list(gap) for gap in state.gaps], of_state(state.rules)
+            offset = head["offsets"].get(which) if limited else state.offset
+            stood = offset, [list(gap) for gap in state.gaps], of_state(state.rules)
             if which not in head["offsets"] or stood != (
                 head["offsets"][which],
                 head["gaps"].get(which, []),
@@ -331,6 +348,13 @@ class _Made:
                 world.note("another deployment is refused")
                 self._stop(deployment)
                 continue
+            if "Smaller increments would be published" in str(error):
+                world.note("larger increments need a new revision")
+                asked, rules = worker.ownership._configured.limits.fewest_new, deployment.truth.newest_rules()
+                assert any(rule.fewest < asked for rule in rules), (
+                    "increments are refused that are not larger"
+                )
+                return True
             if not world.lossy:
                 raise error
             for number in re.findall(r"[Ss]napshot (\d+)", str(error)):
@@ -385,6 +409,24 @@ _DRAWN = {
 """How likely each fault is; most histories have some of them only."""
 
 
+_FEWEST: dict[int, Sequence[int]] = {16: (2, 3, 10), 18: (0, 2, 2, 3, 10)}
+"""Smallest increments of the seeds that have a remainder."""
+
+
+def _limited(some: Sequence[RequestedRule], of: Sequence[int], rng: random.Random) -> list[RequestedRule]:
+    """Returns configurations with smallest increments, most often one for each revision."""
+    drawn, limited = dict[int, int](), list[RequestedRule]()
+    for configured in some:
+        fewest = rng.choice(of) if of else 0
+        if configured.revision is not None:
+            known = drawn.setdefault(configured.revision, fewest)
+            fewest = fewest if rng.random() < 0.05 else known
+        elif limited:  # smaller increments need a new revision
+            fewest = max(fewest, limited[-1].limits.fewest_new)
+        limited.append(replace(configured, limits=replace(configured.limits, fewest_new=fewest)))
+    return limited
+
+
 def produce(reports: Reports, times: Times, rng: random.Random, count: int, theme: Theme) -> None:
     """Appends batches."""
     for _ in range(count):
@@ -394,7 +436,7 @@ def produce(reports: Reports, times: Times, rng: random.Random, count: int, them
         if partition.cut_to is not None:
             continue  # else a loss there might never be noticed
         kind = rng.random()
-        values = [_value(times, rng, theme.bad) for _ in range(rng.randint(1, 3))]
+        values = [_value(times, rng, theme.bad, rated=theme.rated) for _ in range(rng.randint(1, 3))]
         appended = times.now - times.now % times.grid if times.appended else None
         if kind < 0.1 and partition.open:
             partition.decide(rng.choice(sorted(partition.open)), commit=rng.random() < 0.5)
@@ -406,10 +448,11 @@ def produce(reports: Reports, times: Times, rng: random.Random, count: int, them
             partition.append(values, appended=appended)
 
 
-def _value(times: Times, rng: random.Random, bad: float) -> tuple[bytes, Any, int]:
+def _value(times: Times, rng: random.Random, bad: float, *, rated: bool) -> tuple[bytes, Any, int]:
     at = times.next(rng)
     if rng.random() < bad:
         value = rng.choice(sorted(BAD))
         return value, BAD[value], at
-    indices = rng.choice(sorted(GOOD))
-    return GOOD[indices], list(indices), at
+    good = RATED_GOOD if rated else GOOD
+    indices = rng.choice(sorted(good))
+    return good[indices], list(indices), at

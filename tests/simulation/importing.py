@@ -35,8 +35,8 @@ def histories(deployment: Deployment, rng: random.Random) -> dict[str, State]:
         if offset == log.first or rng.random() < 0.2:
             continue
         ruled = (Ruling(log.first, most),)
-        domain = deployment.stream.oracle.domain_size
-        counted = Recounts(domain).at(log, log.first, offset, (), ruled, 0)
+        size = len(deployment.stream.oracle.zeros())
+        counted = Recounts(size).at(log, log.first, offset, (), ruled, 0)
         covered = OffsetRange(deployment.reports.name, number, log.first, offset, counted.watermark, most)
         found[f"{number}.ldp"] = State(
             deployment.stream,

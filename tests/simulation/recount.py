@@ -62,6 +62,7 @@ class Ruling(NamedTuple):
     hold: int = 0  # grace and out of order, in milliseconds
     pane: int = 0  # length; 0 without windows
     room: int = 0  # maximum number of panes of this length
+    fewest: int = 0  # new reports by which published counts change at least
 
 
 @cache
@@ -73,15 +74,15 @@ def _windowed(names: tuple[str, ...], grace: int, disorder: int) -> tuple[Any, .
 
 
 @cache
-def _ruled(listed: tuple[tuple[int, int | None, tuple[str, ...], int, int], ...]) -> tuple[Ruling, ...]:
+def _ruled(listed: tuple[tuple[int, int | None, tuple[str, ...], int, int, int], ...]) -> tuple[Ruling, ...]:
     """Reads rules; the capacity covers the panes that earlier rules may leave."""
     ruled, most = list[Ruling](), dict[int, int]()
-    for offset, most_reports, named, grace, disorder in listed:
-        ruled.append(Ruling(offset, most_reports))
+    for offset, most_reports, named, grace, disorder, fewest in listed:
+        ruled.append(Ruling(offset, most_reports, fewest=fewest))
         if named:
             names, hold, pane, room = _windowed(named, grace, disorder)
             most[pane] = max(most.get(pane, 0), room)
-            ruled[-1] = Ruling(offset, most_reports, names, hold, pane, most[pane])
+            ruled[-1] = Ruling(offset, most_reports, names, hold, pane, most[pane], fewest)
     return tuple(ruled)
 
 
@@ -91,7 +92,12 @@ def of_state(rules: Sequence[Rule]) -> tuple[Ruling, ...]:
         (w.windows, w.grace, w.max_out_of_orderness) if (w := r.limits.windowing) else ((), 0, 0)
         for r in rules
     ]
-    return _ruled(tuple((r.offset, r.limits.most_reports, *w) for r, w in zip(rules, windows, strict=True)))
+    return _ruled(
+        tuple(
+            (r.offset, r.limits.most_reports, *w, r.limits.fewest_new)
+            for r, w in zip(rules, windows, strict=True)
+        )
+    )
 
 
 def of_head(rules: Sequence[Mapping[str, Any]]) -> tuple[Ruling, ...]:
@@ -104,6 +110,7 @@ def of_head(rules: Sequence[Mapping[str, Any]]) -> tuple[Ruling, ...]:
                 tuple(r.get("windows", ())),
                 r.get("grace", 0),
                 r.get("max_out_of_orderness", 0),
+                r.get("fewest_new", 0),
             )
             for r in rules
         )
@@ -136,12 +143,13 @@ class Counted:
     panes: dict[Pane, tuple[int, ...]] = field(
         default_factory=dict
     )  # support of each value; frozen once closed
+    placed: dict[Pane, tuple[int, ...]] = field(default_factory=dict)  # offsets of the records in each pane
     first_start: dict[str, int] = field(default_factory=dict)  # window -> its first start to publish
     gap_bounds: list[tuple[int, int | None]] = field(default_factory=list)  # closed before, first time after
     begun: int = 0  # number of rules that have begun
 
     def copy(self) -> Counted:
-        mutable = ("state", "rejected", "late", "panes", "first_start", "gap_bounds")
+        mutable = ("state", "rejected", "late", "panes", "placed", "first_start", "gap_bounds")
         return replace(self, **{name: getattr(self, name).copy() for name in mutable})
 
     def window(self, start: int, end: int) -> list[int]:
@@ -160,8 +168,8 @@ class Counted:
             self.first_start = {name: self.first_start.get(name, start) for name, start in first.items()}
             self.begun += 1
 
-    def count(self, found: Any, time: int, rule: Ruling) -> None:
-        """Counts one record."""
+    def count(self, at: int, found: Any, time: int, rule: Ruling) -> None:
+        """Counts the record at an offset."""
         if found is None:
             return
         if not isinstance(found, str) and rule.most is not None and len(found) > rule.most:
@@ -175,14 +183,14 @@ class Counted:
         self.reports += len(found)
         self.accepted += 1
         if rule.names:
-            self._place(found, time, rule.pane)
+            self._place(at, found, time, rule.pane)
         if time > (-1 if self.watermark is None else self.watermark):
             self.gap_bounds = [(line, time if first is None else first) for line, first in self.gap_bounds]
         self.watermark = time if self.watermark is None else max(self.watermark, time)
         if rule.names:
             self.closed = max(self.closed, self.watermark - rule.hold)
 
-    def _place(self, found: Sequence[int], time: int, length: int) -> None:
+    def _place(self, at: int, found: Sequence[int], time: int, length: int) -> None:
         end = time // length * length + length
         if time < 0:
             self.undated += 1
@@ -194,14 +202,15 @@ class Counted:
             counts = list(self.panes.get((end - length, end), [0] * len(self.state)))
             for index in found:
                 counts[index] += 1
-            self.panes[end - length, end] = tuple(counts)
+            pane = end - length, end
+            self.panes[pane], self.placed[pane] = tuple(counts), (*self.placed.get(pane, ()), at)
 
 
 class Recounts:
     """Recounts of a stream's partitions; each continues an earlier one."""
 
-    def __init__(self, domain: int) -> None:
-        self._domain = domain
+    def __init__(self, size: int) -> None:
+        self._size = size
         self._kept: dict[Any, dict[Any, dict[int, Counted]]] = {}
 
     def at(
@@ -221,7 +230,7 @@ class Recounts:
         while at < offset:
             gap = next((end for begin, end in said if begin <= at < end), None)
             if gap is None:
-                counted.count(log.answers[at], log.times[at], ruled[counted.begun - 1])
+                counted.count(at, log.answers[at], log.times[at], ruled[counted.begun - 1])
             else:
                 counted.gap_bounds.append((counted.closed, None))
             at = at + 1 if gap is None else gap
@@ -233,7 +242,7 @@ class Recounts:
         self, shared: Mapping[Any, dict[int, Counted]], said: Any, ruled: Any, start: int, floor: int
     ) -> dict[int, Counted]:
         """Returns the prefixes that no differing gap or rule concerns."""
-        known = {start: Counted([0] * self._domain, floor)}
+        known = {start: Counted([0] * self._size, floor)}
         known[start].begin(ruled, start)
         for (gaps, rules), kept in shared.items():
             limit = min(_parting(gaps, said), _parting(rules, ruled))

@@ -15,6 +15,7 @@ FEW, HISTORIES, EACH = 60, 1000, 4
 FOUND = {
     1_007_403: "a head that was deleted before the owners whom it named had read it was never said again",
     20_011_411: "of a stream whose counts and head were lost, and whose rules now reject all, a snapshot was demanded",
+    22_795: "a publisher that another one had replaced called the messages of its last snapshot missing",
     30_001_473: "a head that compaction took while it was looked for, as a newer one stood behind, was called deleted",
     80_090_153: "a partition that was set back to windows which the rules have no more waited for ever for a head",
 }

@@ -75,6 +75,8 @@ class Theme:
     refuses: bool = False  # whether reads of snapshots are refused instead of returning no record
     recounts: bool = False  # whether the operator always has lost records counted again
     together: int = 32 << 20  # bytes of states that are sent to the store together
+    fewest: Sequence[int] = ()  # smallest increments of the configurations
+    rated: bool = False  # whether reports have one of two rates
     in_order: bool = False  # whether the configurations have the windows one after the other
 
     def of(self, drawn: Faults, rng: random.Random) -> Faults:
@@ -136,6 +138,19 @@ THEMES = {
 assert 2 * len(THEMES) < EVERY, "most histories have no theme"
 
 _LONG: dict[str, Any] = {"turns": (60,), "steps": 30, "produces": 0.7, "calm": True}
+_RELEASED: dict[str, Any] = {"turns": (60,), "steps": 20, "produces": 0.6, "calm": True}
+_RELEASING: Mapping[str, float | tuple[float, ...]] = {
+    "crash": 0.003,
+    "lost_reply": (0.0, 0.05),
+    "rebalance": 0.01,
+    "go_back": (0.0, 0.002),
+    "lose": (0.0, 0.0, 0.001),
+    "retain": 0.004,
+    "grow": 0.003,
+    "compact": 0.01,
+    "hang": 0.002,
+    "lost_mirror": (0.0, 0.9),
+}
 DIRECTED = {
     "blobs": Theme(**_LONG),
     "lineage": Theme(**_LONG, windows=(None,)),
@@ -225,6 +240,15 @@ DIRECTED = {
     "outrun": Theme({"lost_mirror": 1.0}, **_LONG, windows=(None,), partitions=(2, 2), recounts=True),
     "silenced": Theme({"silent": 1.0}, **_LONG, windows=(None,), partitions=(2, 3)),
     "outruled": Theme(**_LONG, windows=(None,), changes=4, stops=0.01, partitions=(3, 5)),
+    # published counts change by several reports at once
+    "released": Theme(_RELEASING, **_RELEASED, windows=_CHANGING[:1], fewest=(2, 3, 10)),
+    "relimited": Theme(_RELEASING, **_RELEASED, windows=_CHANGING, changes=4, stops=0.1, fewest=(0, 2, 3, 10)),
+    "doubted": Theme(**_LONG, windows=_CHANGING[:4], fewest=(2, 3)),
+    "begun": Theme({"retain": 0.01, "rebalance": 0.005}, **_RELEASED | {"turns": (80,)}, windows=_CHANGING[:4],
+        changes=3, stops=0.03, fewest=(0, 0, 3, 10)),
+    "depleted": Theme(**_LONG, windows=_CHANGING[1:4], fewest=(2, 3)),
+    "rated": Theme(_RELEASING, **_RELEASED, windows=(*_TIGHT, None), changes=2, stops=0.05, fewest=(2, 3, 10),
+        rated=True),
 }  # fmt: skip
 """Directed histories: settings of each, in addition to its script."""
 AFTER, EACH = 20_000, 50

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.broker import Partition
+from tests.simulation.increments import Counts, Increments
 from tests.simulation.recount import (
     Counted,
     Pane,
@@ -20,7 +21,7 @@ from tests.simulation.recount import (
     of_state,
     shape,
 )
-from tests.simulation.windows import NO_LINE, Counts, Json, Windows
+from tests.simulation.windows import NO_LINE, Json, Windows
 from worker.counting import layout
 from worker.counting.partition_state import PartitionState
 from worker.counting.ports import COUNTED, StateLost
@@ -63,7 +64,11 @@ class Truth:
             tuple[int, int | None], float
         ] = {}  # (partition, watermark) -> when it was stored first
         self.floors: dict[int, int] = {}
-        self._recounts = Recounts(deployment.stream.oracle.domain_size)
+        self.size = len(deployment.stream.oracle.zeros())
+        self.rates = len(deployment.stream.document().get("rates", [""]))
+        self._recounts = Recounts(self.size)
+        limited = any(configured.limits.fewest_new > 1 for configured in deployment.configured)
+        self.increments = Increments(self) if limited else None
         self._before: dict[int, PartitionState] = {}
         self._loaded: dict[int, tuple[object, Mapping[bytes, bytes], PartitionState]] = {}
 
@@ -242,7 +247,7 @@ class Truth:
             if happened:
                 self.world.note(what, partition)
 
-    def demand_bound(self, head: Json, counted: Counts, holding: Collection[int]) -> None:
+    def demand_bound(self, head: Json, counted: Mapping[int, Counted], holding: Collection[int]) -> None:
         """Checks that windows closed as bounded have a reason."""
         offsets = {int(p): offset for p, offset in head["offsets"].items()}
         assert any((p, at) in self.full for p, at in offsets.items()), "bounded, and there is room"
@@ -270,6 +275,11 @@ class Truth:
                 if mine[:n] != published[:n] or late or lacking:
                     return True
         return False
+
+    def newest_rules(self) -> list[Ruling]:
+        """Returns the newest stored rule of each partition."""
+        states = map(self.load, range(len(self.deployment.reports.partitions)))
+        return [of_state(state.rules)[-1] for state in states if state is not None]
 
     def mirrored(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         """Checks that Kafka gets only offsets of stored counts."""
@@ -383,7 +393,9 @@ class Truth:
         for partition, offset in last["offsets"].items():
             assert offsets.get(int(partition), -1) >= offset, "a snapshot goes back"
         assert _news(head) != _news(last) or self.deleted, "a snapshot that says nothing new"
-        if head["reports"] < last["reports"]:
+        if "released" in last:
+            assert head["reports"] >= last["reports"] or "released" not in head, "released reports fell"
+        elif head["reports"] < last["reports"]:
             assert head["gaps"] != last["gaps"], "reports fell, and no gap says why"
         for partition, said in last["rules"].items():
             assert head["rules"][partition][: len(said)] == said, "what was published was judged otherwise"
@@ -393,13 +405,20 @@ class Truth:
             floor = max(head.get("floors", {}).get(str(p), 0), self.floors.get(p, 0))
             gaps = head["gaps"].get(str(p), [])
             counted[p] = self.recount(head["lineage"], p, self.starts[p], offset, gaps, ruled[p], floor)
-        reports = sum(one.reports for one in counted.values())
-        assert head["reports"] == reports, "the reports of a snapshot"
+        support = [sum(column) for column in zip(*(one.state for one in counted.values()), strict=True)]
+        if self.increments is not None and not self.blind:
+            self.increments.committed(head, last, Counts(self, head, counted, ruled), ruled)
+            support = self.increments.support(head, support)
+        known, reports = not self.blind or "released" not in head, sum(support)
+        assert head["reports"] == reports or not known, "the reports of a snapshot"
         if (base := bodies.get(f"{name}/all/base")) is not None:
-            support = [sum(column) for column in zip(*(one.state for one in counted.values()), strict=True)]
-            self.demand_frequencies(json.loads(base.value), support)
+            if known:
+                self.demand_frequencies(json.loads(base.value), support)
+            if known and self.increments is not None:
+                late = bodies.get(f"{name}/late/base")
+                self.increments.demand_late(head, json.loads(late.value) if late and late.value else None)
         else:
-            assert not reports, "a head without frequencies"
+            assert not head["reports"], "a head without frequencies"
             self.world.note("a head alone")
         self._demand_complete(head, offsets, must)
         still = self.lacking(lacking)
@@ -425,8 +444,12 @@ class Truth:
     def demand_frequencies(self, body: Json, support: Sequence[int]) -> None:
         """Checks that a message has the estimate of exactly these counts."""
         oracle, reports = self.deployment.stream.oracle, sum(support)
-        p, q = float(oracle.p), float(oracle.q)
         assert body["reports"] == reports, "the reports of a window"
+        if self.rates > 1:
+            published = [n for rate in body["rates"] for n in rate["counts"]]
+            assert published == [*support], "the counts of each rate"
+            return
+        p, q = float(oracle.p), float(oracle.q)
         for said, n in zip(body["frequencies"], support, strict=True):
             assert abs(said - (n / reports - q) / (p - q)) < 1e-12, "the frequencies of a window"
 
@@ -463,7 +486,9 @@ def _panes(state: PartitionState, length: int) -> int:
 
 def _news(head: Json) -> list[Any]:
     """Returns the part of a head that requires a snapshot."""
-    said = [head.get(name) or {} for name in ("offsets", "gaps", "uncounted", "rules", "floors")]
+    # with increments, offsets are new where more is released
+    counts = "reports" if "released" in head else "offsets"
+    said = [head.get(name) or {} for name in (counts, "gaps", "uncounted", "rules", "floors")]
     return [*said, {name: line["closed"] for name, line in head.get("windows", {}).items()}]
 
 

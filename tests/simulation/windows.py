@@ -79,7 +79,8 @@ class Windows:
         for partition, one in counted.items():
             self.demand_frozen(partition, one)
         self._demand_reached(head, last, counted, ruled)
-        published = list(self._take(head["snapshot"], sent, name))
+        begins = "released" in head and "released" not in last
+        published = list(self._take(head["snapshot"], sent, name, begins=begins))
         if not lines:
             assert not published, "windows, and the head says nothing of them"
             return
@@ -89,7 +90,7 @@ class Windows:
             self._demand_line(window, head, last, counted, starts_now)
         for body in published:
             self._demand_body(body, head, counted, ruled)
-        self._demand_live(head, {(body["name"], body["start"]) for body in published})
+        self._demand_live(head, {(body["name"], body["start"]) for body in published}, counted)
         self.counted = counted
         for body in published:
             if body["final"] and not self._is_bounded(lines[body["name"]], body["end"]):
@@ -123,7 +124,9 @@ class Windows:
         if not any(rules[-1].names for rules in ruled.values()):
             self.come = max(reached, min((one.watermark or 0 for one in counted.values()), default=0))
 
-    def _take(self, whole: str, sent: Sequence[SimpleNamespace], name: str) -> Iterator[dict[str, Any]]:
+    def _take(
+        self, whole: str, sent: Sequence[SimpleNamespace], name: str, *, begins: bool
+    ) -> Iterator[dict[str, Any]]:
         """Yields the published windows; handles tombstones as deletions."""
         retain, fresh = self.truth.deployment.retain, set[tuple[str, int]]()
         for record in sent:
@@ -137,6 +140,12 @@ class Windows:
             live = self.live.setdefault(window, set())
             if record.value is None:
                 self.world.note("tombstone", window, start)
+                if (
+                    begins and (window, start) not in self.finals
+                ):  # a part of it was published without a limit
+                    self.world.note("an open window is withdrawn", window, start)
+                    live.discard(start)
+                    continue
                 assert start in live, "what is not there is deleted"
                 assert retain is not None, "what is to stay is deleted"
                 assert start + shape(window)[0] + retain <= self.come, "it is deleted too early"
@@ -188,6 +197,14 @@ class Windows:
             return
         found = {s for one in counted.values() for pane in one.panes for s in starts(window, pane)}
         due = {s for s in found if s >= since and begin < s + length <= line["closed"]}
+        if "released" in head:
+            assert all(start + length <= head["released"]["closed"] for start in due), (
+                "a pane of it is not decided"
+            )
+            due = {start for start in due if any(self._released(head, start, start + length)[0])}
+            assert all(body["final"] for body in published.values()), (
+                "an open window, though increments are limited"
+            )
         finals = {start for start, body in published.items() if body["final"]}
         if "heads" in self.world.lossy:  # some panes are evicted already
             assert finals <= due, f"{window}: what is final at {line['closed']}, after {begin}"
@@ -223,8 +240,13 @@ class Windows:
         which, start, end = (body["name"], body["start"]), body["start"], body["end"]
         assert which not in self.finals, f"{which} was final already"
         assert (body["sequence"], body["offsets"]) == (head["sequence"], head["offsets"])
-        parts = [one.window(start, end) for one in counted.values()]
-        self.truth.demand_frequencies(body, [sum(column) for column in zip(*parts, strict=True)])
+        if "released" in head:
+            support, withheld = self._released(head, start, end)
+        else:
+            parts = [one.window(start, end) for one in counted.values()]
+            support, withheld = [sum(column) for column in zip(*parts, strict=True)], None
+        self.truth.demand_frequencies(body, support)
+        assert body.get("withheld") == withheld, f"the reports that are withheld from {which}"
         line = head["windows"][body["name"]]
         whole = not head["uncounted"] and not self._is_bounded(line, end)
         whole = whole and not any(tainted(counted[p], ruled[p], start, end) for p in counted)
@@ -237,11 +259,22 @@ class Windows:
             if which in self.again and self.is_frozen((start, end)) and not self.truth.given:
                 assert body["frequencies"] == self.again[which]["frequencies"], f"{which} was final otherwise"
 
-    def _demand_live(self, head: Json, fresh: Collection[tuple[str, int]]) -> None:
+    def _released(self, head: Json, start: int, end: int) -> tuple[list[int], int]:
+        """Returns the released reports of a window by index, and the number of its other reports."""
+        assert self.truth.increments is not None
+        return self.truth.increments.window(head, start, end)
+
+    def _demand_live(self, head: Json, fresh: Collection[tuple[str, int]], counted: Counts) -> None:
         """Checks that the head lists the live windows, and no expired ones."""
         retain = self.truth.deployment.retain
         for window, line in head["windows"].items():
             live = self.live.get(window, set())
+            if "released" in head and all(window in one.first_start for one in counted.values()):
+                since = max(one.first_start[window] for one in counted.values())
+                stale = {(window, start) for start in live if start >= since} - (
+                    self.finals | self.again
+                ).keys()
+                assert not stale, f"{stale} were published in part"
             assert line["starts"] == ([] if retain is None else sorted(live)), f"what is live of {window}"
             if retain is not None and head["reports"]:
                 length = shape(window)[0]
@@ -277,7 +310,9 @@ class Windows:
                 return f"the line of {window} is {line}, and could be {due}"
             since = max(state.windows.first_start[window] for state in states.values())
             found = {s for one in self.counted.values() for pane in one.panes for s in starts(window, pane)}
-            for start in sorted(s for s in found if s >= since and s + length > line):
+            for start in sorted(
+                s for s in found if s >= since and s + length > line and "released" not in head
+            ):
                 parts = [one.window(start, start + length) for one in self.counted.values()]
                 said = self.latest.get((window, start), {}).get("reports")
                 if said != sum(map(sum, parts)):

@@ -402,7 +402,7 @@ def test_panes_that_a_full_partition_merged_are_not_decided_later() -> None:
     settle(world, process, turns=100)
     assert world.heads[-1].progress["1s"].bounded
     assert world.heads[-1].released is not None
-    assert world.heads[-1].released.fewest == ((0, 4), (10, None))
+    assert world.heads[-1].released.fewest == ((0, None),)
     assert (shown(world), world.heads[-1].reports > 80) == ([], True)
     world.at(1, *times(0, 5), *(time for second in range(30) for time in times(second, 1)), 60_000)
     world.at(0, *times(60, 1))
@@ -425,6 +425,32 @@ def test_the_highest_m_of_all_partitions_holds_during_a_rollout() -> None:
         settle(world, first, second)
         assert world.heads[-1].reports == published
     assert sorted(rules[-1].get("fewest_new") for rules in world.heads[-1].rules.values()) == [4, 8]
+
+
+def test_a_publisher_begins_again_after_it_published_without_a_limit() -> None:
+    world = Marked(3, 2, windowing=None)
+    world.configured = replace(world.configured, revision=1)
+    old, reports = world.member(5), list[int]()
+    world.at(1, *range(4))
+    settle(world, old)
+    world.choose(0)
+    publisher = world.member(1)
+    world.at(0, *range(4))
+    settle(world, publisher, old)
+    reports.append(world.heads[-1].reports)
+    world.members.discard(5)
+    world.rebalance()
+    world.at(0, 1)
+    settle(world, publisher)
+    reports.append(world.heads[-1].reports)
+    world.choose(3)
+    newest = world.member(6)
+    settle(world, publisher, newest)
+    for _ in range(2):
+        world.at(1, *range(2))
+        settle(world, publisher, newest)
+        reports.append(world.heads[-1].reports)
+    assert reports == [8, 9, 9, 13]
 
 
 def test_m_changes_at_the_offset_of_its_rule() -> None:
