@@ -351,8 +351,7 @@ def test_late_is_read_and_shown_as_a_window_without_times(config, watch, log):
     said = json.loads(watch("--once", "--json", "--window", "late").stdout)
     assert said["window"] == {"name": "late", "start": None, "end": None, "final": False, "bounded": False}
     assert said["head"]["sequence"] == 4
-    assert watch("--list").stdout.splitlines()[-1].split("  ")[0] == "late"
-    assert "(on the topic: all; late; 1h: start " in watch("--once", "--window", "2h").stderr
+    assert any(line.startswith("late ") for line in watch("--list").stdout.splitlines())
 
 
 def test_late_of_another_snapshot_is_not_read(config, log):
