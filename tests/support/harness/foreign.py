@@ -73,7 +73,9 @@ def assert_snapshot_topic(world: World) -> int:
     reports, finals = 0, set[str]()
     received: dict[str, tuple[dict[str, bytes], bytes]] = {}
     for sequence, sent in by_sequence.items():
-        parts = [message for message in sent if message.value and "end" not in message.headers]
+        untimed = [message for message in sent if message.value and "end" not in message.headers]
+        late = [message for message in untimed if message.key.startswith(f"{world.name}/late/")]
+        parts = [message for message in untimed if message not in late]
         for message in parts:
             received[message.key] = {k: v.encode() for k, v in message.headers.items()}, message.value
             with contextlib.suppress(Incomplete):
@@ -85,6 +87,8 @@ def assert_snapshot_topic(world: World) -> int:
         # every snapshot knows at least what the one before it knew
         assert head["reports"] >= reports
         reports = head["reports"]
+        if late:
+            _assert_late(world, late, sequence, head, whole)
         beside = [message for message in sent if message.value and "end" in message.headers]
         for window in dict.fromkeys(_window(message.key) for message in beside):
             ours = [message for message in beside if _window(message.key) == window]
@@ -148,6 +152,19 @@ def _assert_all_time(world: World, parts: Sequence[Message], sequence: int, whol
         if key.startswith("all/"):
             assert document["method"] == key.removeprefix("all/")
     return head
+
+
+def _assert_late(world: World, parts: Sequence[Message], sequence: int, head: Any, whole: bool) -> None:
+    """Asserts the released reports that are in no window."""
+    _assert_headers(parts, sequence, {})
+    assert parts[0].headers["snapshot"] != head["snapshot"]
+    documents = _documents(world, parts, f"{world.name}/late/", whole)
+    assert list(documents) == world.methods
+    for method, document in documents.items():
+        assert (document["method"], document["sequence"]) == (method, sequence)
+        assert document["window"] == {"name": "late", "start": None, "end": None, "final": False}
+        assert document["offsets"] == head["offsets"]
+        assert 0 < document["reports"] <= head["reports"]
 
 
 def _assert_window(world: World, parts: Sequence[Message], sequence: int, head: Any, whole: bool) -> None:
