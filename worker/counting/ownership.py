@@ -475,7 +475,9 @@ class Ownership:
             if partition not in decided.floors:
                 self._doubt([partition])
                 continue
-            state.evict(min(state.windows.closed, decided.needed_from(state.windows.first_start)))
+            # an admission lifts `closed`, but windows of a later rule begin right after the watermark
+            counted = min(state.windows.closed, state.windows.watermark or 0)
+            state.evict(min(counted, decided.needed_from(state.windows.first_start)))
             held = self._held[partition]
             if held.waiting and not state.full:
                 held.waiting = False

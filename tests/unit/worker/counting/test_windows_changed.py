@@ -7,7 +7,7 @@ import pytest
 
 from ldp.snapshot import Closed
 from tests.unit.worker.counting.still import STREAM, alone, count_all, turn
-from tests.unit.worker.counting.windowed import Windowed, finals, settle
+from tests.unit.worker.counting.windowed import HOURLY, Windowed, configured, finals, settle
 from worker.counting.head import Head
 from worker.counting.partition_state import Cell, PartitionState
 from worker.counting.rules import RecordLimits, RequestedRule
@@ -131,3 +131,21 @@ def test_windows_pass_a_longer_pane_of_former_windows() -> None:
     full.cells["0+2000"] = Cell(1, np.array([1, 0, 0], np.int64))
     head = Head(1, {0: 0, 1: 0}, floors={0: 0, 1: 0}, progress={"1s": Closed(1000)})
     assert decided(head, full, idle).progress["1s"] == Closed(2000, ((2000, 3000),))
+
+
+def test_windows_that_are_open_at_an_admission_become_final_if_the_partition_counts_them_later() -> None:
+    """An older worker admits the partition to windows of 1 s only: its start must not close the others."""
+    world = Windowed()
+    world.configured = hopping = configured(Windowing(("all", "1s", "4s every 1s"), 500, 500), revision=2)
+    world.at(0, *range(0, 10_000, 1000))
+    settle(world, world.member(1))
+    world.grow()
+    world.told, world.configured = 2, configured(HOURLY)
+    settle(world, alone(world, 2))
+    assert (world.heads[-1].floors, world.state(1).windows.first_start) == ({0: 0, 1: 8000}, {"1s": 0})
+    world.configured = hopping
+    world.at(0, 20_000)
+    world.at(1, 20_000)
+    settle(world, alone(world, 3))
+    assert finals(world, "4s every 1s") == [(start, True, min(4, 10 - start)) for start in range(10)]
+    world.verify(1)
