@@ -80,7 +80,7 @@ function periodText(window) {
 }
 
 function completeText({ complete, gaps, uncounted }) {
-  if (complete) return "Complete: includes every report up to this snapshot, counted exactly once.";
+  if (complete) return "Complete: no report up to this snapshot was lost, and each is counted exactly once.";
   const lost = Object.entries(gaps ?? {}).map(([partition, ranges]) => {
     const records = ranges.reduce((sum, [begin, end]) => sum + end - begin, 0);
     return `${count(records)} records of partition ${partition} were lost before they were counted`;
