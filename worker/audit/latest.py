@@ -33,6 +33,7 @@ class Latest:
         self._reached: dict[int, _Reached] = {}
         self._reports = Counter[tuple[int, int]]()
         self._lossy = False
+        self._limited = any(head.fewest_new[0])
 
     def add(
         self, partition: int, counted: Recount, stored: Stored, first_start: Mapping[str, int], gone: int
@@ -122,7 +123,10 @@ class Latest:
             is_open = end > max(line.closed, come)
             # a closed window that is not yet final may have been deleted
             waits = line.closed < end <= come and not is_there
+            # a limit that was in force before can have withheld a final window
+            withheld = self._limited and end <= line.closed and not is_there
             listed = oldest is not None and start >= oldest and not line.is_bounded(end) and not waits
+            listed &= not withheld or self._head.released is not None
             if listed or (is_open and start >= whole):
                 self._expect_there(name, start, reports, line)
             else:
@@ -149,7 +153,8 @@ class Latest:
             raise Difference(
                 f"window {name}/{start}: not on the topic, but has {reports} reports by snapshot {number}"
             )
-        if window.reports != reports:
+        withheld = 0 if self._head.released is not None else window.withheld or 0
+        if window.reports + withheld != reports:
             raise Difference(
                 f"window {name}/{start}: {window.reports} reports published in snapshot {window.sequence},"
                 f" but {reports} by snapshot {number}"

@@ -7,6 +7,7 @@ the panes that were open or released there.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -98,6 +99,13 @@ class ReleasedRecount:
         for pane, cell in counted.panes.items():
             if ends_of(pane)[1] > self.after:
                 self.add_pane(partition, pane, cell)
+
+    def decided(self, begin: int, end: int) -> bool:
+        """Returns whether the head's limit can have released a window's pane."""
+        steps = [*self.released.steps, (self.released.closed, None)]
+        return any(
+            m is not None and begin < until and since < end for (since, m), (until, _) in pairwise(steps)
+        )
 
     def window(self, begin: int, end: int) -> Sum:
         """Returns the released counts of a window."""

@@ -237,6 +237,7 @@ class Ground(World):
         self._sending.__exit__()
         if self._fewest_new:
             self.settle()
+            until(lambda: self.audit().lag == 0, "all is counted")
             self.assert_audit_equal(whole=True)
             last = self.snapshots.newest()
             assert last is not None and last.cut.released is not None
