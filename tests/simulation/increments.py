@@ -187,7 +187,7 @@ class Increments:
             if not vector or vector in self.vectors:
                 continue
             for other in (frozenset[Report](), *self.vectors):
-                assert len(vector ^ other) >= self.least, f"{len(vector ^ other)} reports are told apart"
+                assert len(vector ^ other) >= self.least, f"{len(vector ^ other)} reports in a difference"
             for report in vector:
                 self.signs[report] = self.signs.get(report, 0) | 1 << len(self.vectors)
             self.vectors[vector] = None

@@ -177,7 +177,9 @@ class Published:
         return line is not None and line.is_bounded(snapshot.end)
 
     def _is_of_former_limit(self, snapshot: Snapshot) -> bool:
-        """Returns whether the head records no released pane of a window."""
+        """Returns whether a limit before the present one decided a window."""
+        if self._head is None or not any(self._head.fewest_new[0]):
+            return False
         return self.released is None or not self.released.decided(snapshot.start, snapshot.end)
 
     def _expect_late(self, newest: Snapshot) -> None:

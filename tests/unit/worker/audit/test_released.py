@@ -9,6 +9,7 @@ import pytest
 from tests.unit.worker.audit.publishing import LENGTH, World
 from tests.unit.worker.audit.streams import STREAMS
 from tests.unit.worker.audit.test_windows import HOPS, START, TENS, Counting
+from worker.publishing import taking
 from worker.publishing.planning import Plan
 
 CASES = [
@@ -132,6 +133,25 @@ def test_wrong_fields_of_a_release_are_detected():
     for key, change in ((final, fewer), *(("s/head", change) for change in (step, closed, rest, lost))):
         verdict = world.audit(topic=changed(world, key, change))
         assert verdict.verdict == "different", change
+
+
+def test_reports_withheld_without_a_limit_are_detected(monkeypatch):
+    """The publisher leaves a report out of each final window, and calls it withheld."""
+
+    def lacking(stream, plan, window):
+        whole, _ = window_of(stream, plan, window)
+        if not window.final or whole.n < 2:
+            return whole, None
+        counts = whole.known_counts().astype(np.int64)
+        counts[counts.argmax()] -= 1
+        return stream.oracle.estimate(counts, whole.n - 1), 1
+
+    window_of = taking._window
+    world = World(1, HOPS, retain=10**9, stream=STREAMS["grr-3"]).run()
+    assert world.audit().verdict == "equal"
+    monkeypatch.setattr(taking, "_window", lacking)
+    world = World(1, HOPS, retain=10**9, stream=STREAMS["grr-3"]).run()
+    assert "recounted" in world.audit().difference
 
 
 def _whole_rest(late, counts):

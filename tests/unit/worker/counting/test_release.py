@@ -208,7 +208,7 @@ def test_a_lost_reply_does_not_release_counts_twice() -> None:
 
 
 def lose_replies(world: Windowed, process: Process, rng: random.Random, chance: float) -> None:
-    """Makes the publisher miss the outcome of transactions, half of which are committed."""
+    """Hides the outcome of each transaction; half of them are committed."""
     listen(world, process)
     snapshot_producer: Any = process.publisher._snapshot_producer
     publish = snapshot_producer.publish
