@@ -311,6 +311,7 @@ def _snapshot(
         epsilon=head.get("epsilon"),
         published=head.get("published"),
         withheld=head.get("withheld"),
+        documents=tuple(head.get("documents", ())),
     )
 
 

@@ -19,6 +19,7 @@ _LAST_SEQUENCE = 2**53 - 1  # Highest number of a snapshot; every JSON reader re
 _LAST_TIME = 253_402_300_799_999  # End of the year 9999 in milliseconds
 _MOST_KEYS = 200_000
 _MOST_ITEMS = 1 << 22
+_MOST_DOCUMENTS = 16
 _DEEPEST = 5  # Deepest nesting of a stream's public document
 
 Check = Callable[[str, Any], None]  # Raises ValueError; arguments: a field's name and value
@@ -105,6 +106,11 @@ def _step(at: str, given: Any) -> None:
         raise _wrong(at, given, "a time, and a whole number or null")
 
 
+def _status(at: str, given: Any) -> None:
+    if type(given) is not list or [type(one) for one in given] != [int, bool] or given[0] < 0:
+        raise _wrong(at, given, "a version, and whether it is retired")
+
+
 def _loss(at: str, given: Any) -> None:
     if given != "infinite":
         _number(at, given)
@@ -176,10 +182,12 @@ _SOMETIMES = {
     "published": _integer(0, _LAST_TIME),
     "withheld": _COUNT,
 }
+_STATUSES = _mapping(_NAME, _status)
 _RULE = _fields(
     {"offset": _COUNT, "revision": _COUNT, "most_reports": _or_null(_COUNT), "hamming_weight": _flag},
     {"max_batch_bytes": _COUNT, "windows": _list(_NAME, 1000)}
-    | dict.fromkeys(("grace", "max_out_of_orderness", "fewest_new"), _COUNT),
+    | dict.fromkeys(("grace", "max_out_of_orderness", "fewest_new"), _COUNT)
+    | dict.fromkeys(("documents", "segments"), _STATUSES),
 )
 _SLOTS = {
     "methods": _list(_METHOD, 100),
@@ -197,8 +205,13 @@ _ANY = _fields(
     _SOMETIMES
     | {"standard_error": _number, "privacy_loss": _LOSS, "windows": _mapping(_NAME, _fields(_LINE))},
 )
+_DOCUMENT = _fields(
+    {"fingerprint": _FINGERPRINT, "document": _shallow, "reports": _COUNT, "variance_share": _number}
+    | {"retired": _flag, "partitions": _COUNT}
+)
 _HEAD = _fields(
-    _SHARED | {"rules": _mapping(_PARTITION, _list(_RULE, 100_000))},
+    _SHARED
+    | {"rules": _mapping(_PARTITION, _list(_RULE, 100_000)), "documents": _list(_DOCUMENT, _MOST_DOCUMENTS)},
     _SOMETIMES
     | {
         "methods": _list(_METHOD, 100),
@@ -246,6 +259,8 @@ _DOMAIN = _fields(
 def check_head(document: Any) -> None:
     """Raises ValueError unless a document is a head of a supported schema."""
     _HEAD("head", document)
+    if not document["documents"] or not all(type(one["document"]) is dict for one in document["documents"]):
+        raise _wrong("head.documents", document["documents"], "at least one, each an object")
 
 
 def check_shared(document: Any) -> None:

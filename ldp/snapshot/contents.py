@@ -306,6 +306,7 @@ class Snapshot(_BitForBit):
         epsilon: ε that one report of an explicit channel spends; None if the document contains ε.
         published: time of publication in ms since the epoch, by the publisher's clock; None for a file.
         withheld: reports of the window's panes that are only for all time and in `late`; None if all are published.
+        documents: the head's entries of the documents, in the order in which they were added; none for a window.
     """
 
     stream: str
@@ -326,6 +327,7 @@ class Snapshot(_BitForBit):
     epsilon: str | None = None
     published: int | None = None
     withheld: int | None = None
+    documents: tuple[Mapping[str, Any], ...] = ()
 
     def estimate(self) -> Estimate:
         """Returns Base as an estimate with window and labels.

@@ -131,9 +131,9 @@ def _rows_document(rows: Rows) -> dict[str, Any]:
 
 
 def head_document(snapshot: Snapshot) -> dict[str, Any]:
-    """Returns the head: number, cut, rules, windows, rows and lineage."""
+    """Returns the head: number, cut, rules, documents, windows and lineage."""
     rules = {str(partition): list(rules) for partition, rules in snapshot.cut.rules.items()}
-    head = shared_document(snapshot) | {"rules": rules}
+    head = shared_document(snapshot) | {"rules": rules, "documents": list(snapshot.documents)}
     if snapshot.cut.methods is not None:
         head |= {"methods": list(snapshot.cut.methods)}
     if snapshot.cut.floors or snapshot.cut.progress:

@@ -5,7 +5,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -63,7 +63,7 @@ def take(
         lineage: with the fingerprint, identifies the source of the counts; None if the source is not a topic.
         identity: the head's identity, 32 hexadecimal digits. A window's identity is derived from it. By default, the
             identity is a hash of the head. A hash does not suffice if another snapshot can have the same number.
-        window: the time window of the estimate. A window's snapshot has no rules, floors, progress or lineage.
+        window: the time window of the estimate. A window has no rules, documents, floors, progress or lineage.
         complete: whether the snapshot has all reports of the window; by default `cut.complete`.
         published: time of publication in ms since the epoch, not part of the default identity; None for a file.
 
@@ -81,16 +81,16 @@ def take(
         cut, lineage = Cut(cut.offsets, cut.gaps, cut.uncounted), None
         identity = identity and window_identity(identity, window.name, window.start)
     bodies = _bodies(estimate, queries := tuple(queries), methods, level)
-    asked = {query.name for query in queries}
     snapshot = replace(
         announce(stream, cut, sequence, lineage, identity or "", estimate.n, published),
         labels=stream.labels,
         complete=cut.complete if complete is None else complete,
         std_error=estimate.sigma,
         level=level,
-        recommended={name: found for name, found in (recommended or {}).items() if name in asked},
+        recommended={q.name: found for q in queries if (found := (recommended or {}).get(q.name))},
         bodies=bodies,
         window=window,
+        documents=_documents(stream, estimate.n, cut) if window == ALL_TIME else (),
     )
     return snapshot if identity else replace(snapshot, identity=_identity(snapshot))
 
@@ -122,7 +122,18 @@ def announce(
         bodies={},
         epsilon=stream.oracle.spent if isinstance(stream.oracle, ExplicitChannel) else None,
         published=published,
+        documents=_documents(stream, reports, cut),
     )
+
+
+def _documents(stream: "Stream", reports: int, cut: Cut) -> tuple[dict[str, Any]]:
+    """Returns the head's entry of the only document of a stream."""
+    entry = {
+        "fingerprint": stream.fingerprint.hex(),
+        "document": json.loads(stream.hashed),
+        "reports": reports,
+    }
+    return (entry | {"variance_share": 1.0, "retired": False, "partitions": len(cut.rules)},)
 
 
 def window_identity(identity: str, name: str, start: int | None) -> str:

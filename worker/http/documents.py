@@ -167,8 +167,10 @@ def excerpt(
     ]
     drawn = np.concatenate(shown) if len(values) else np.zeros(1)
     head = _head(snapshot)
-    left_out = ("offsets", "rules", "floors", "windows", "reached", "released", "rows", "lineage", "methods")
-    return {name: value for name, value in head.items() if name not in left_out} | {
+    left_out = ("offsets", "rules", "documents", "floors", "windows", "reached", "released")
+    return {
+        name: value for name, value in head.items() if name not in (*left_out, "rows", "lineage", "methods")
+    } | {
         "domain_size": len(leading["frequencies"]),
         "of": of,
         "methods": list(snapshot.bodies),
