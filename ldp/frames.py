@@ -16,7 +16,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,18 @@ if TYPE_CHECKING:
     from ldp.stream import Stream
 
 _T = TypeVar("_T", bound=np.generic)
+
+
+class Decodable(Protocol):
+    """A stream, or a document whose labels are unknown."""
+
+    @property
+    def oracle(self) -> Oracle:
+        """The protocol with its parameters."""
+
+    @property
+    def fingerprint(self) -> bytes:
+        """The first four bytes of the document's hash."""
 
 
 class Reason(StrEnum):
@@ -128,7 +140,7 @@ def encode_lines(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
 
 
 def decode(
-    stream: Stream,
+    stream: Decodable,
     buffer: bytes | bytearray | memoryview | npt.NDArray[np.uint8],
     begins: npt.NDArray[np.int64],
     ends: npt.NDArray[np.int64],

@@ -14,11 +14,13 @@ import ldp
 from ldp.offset_range import OffsetRange
 from ldp.state import State
 from worker.counting import invariants, layout, rejections
+from worker.counting.cells import Cell, CellKey
 from worker.counting.changed import NEW_NAME
 from worker.counting.claim import foreign, peek
+from worker.counting.documents import Document, unnamed
 from worker.counting.head import Head
 from worker.counting.lineage import differing, lineage_of
-from worker.counting.partition_state import Cell, PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import (
     CLAIMED,
     COUNTED,
@@ -29,9 +31,8 @@ from worker.counting.ports import (
     Store,
     Unavailable,
 )
-from worker.counting.rules import RecordLimits, Rule
+from worker.counting.rules import RecordLimits, Rule, Status
 from worker.counting.window_state import WindowState
-from worker.counting.windows import ALL
 
 
 class Refused(Exception):  # noqa: N818  # an outcome, not an error
@@ -52,20 +53,23 @@ class Prefix:
 
     def rule(self, start: int) -> Rule:
         """Returns the rule of the imported records; revision 0 is the lowest."""
-        return Rule(start, 0, RecordLimits(self.covered.most_reports, hamming_weight=True))
+        limits = RecordLimits(self.covered.most_reports, hamming_weight=True)
+        return Rule(start, 0, limits, {self.history.stream.fingerprint.hex(): Status()})
 
     def state(self, start: int) -> PartitionState:
         """Returns the state that counting from `start` on would produce."""
         history, covered = self.history, self.covered
+        key = CellKey(None, history.stream.fingerprint.hex())
         return PartitionState(
             start=start,
             offset=covered.offset,
+            documents={key.fingerprint: Document.of(history.stream)},
             rules=[self.rule(start)],
             accepted=history.records,
             rejected=dict(history.rejected),
             windows=WindowState(watermark=covered.max_timestamp),
-            cells={ALL: Cell(history.reports, history.counters)},
-            changed={ALL},
+            cells={key: {"": Cell(history.reports, history.counters)}},
+            changed={key},
         )
 
     def is_in(self, found: Metadata) -> bool:
@@ -113,7 +117,7 @@ def prefix_of(stream: ldp.Stream, topic: str, history: State) -> Prefix:
             f"records are rejected for {', '.join(unknown)}; allowed are {', '.join(rejections.REASONS)}"
         )
     prefix = Prefix(history, covered)
-    if (why := next(invariants.impossible(stream, prefix.state(covered.start)), None)) is not None:
+    if (why := next(invariants.impossible(prefix.state(covered.start)), None)) is not None:
         raise Refused(f"records of {covered} cannot have these counts: {why}")
     return prefix
 
@@ -219,7 +223,7 @@ class Import:
         # Step 1.
         prefixes = self._prefixes(histories)
         # Step 2.
-        lineage = lineage_of(self.group, self.stream, topic := self.log.topic_id())
+        lineage = lineage_of(self.group, topic := self.log.topic_id())
         if missing := sorted(prefixes.keys() - self.log.partitions()):
             raise Refused(f"topic {self.topic} has no partition {', '.join(map(str, missing))}")
         # Step 3.
@@ -277,13 +281,13 @@ class Import:
         found: Mapping[int, Metadata | None],
     ) -> None:
         """Raises `Refused` if an import conflicts with its partition."""
-        if others := head.foreign(lineage):
+        if others := head.foreign(self.stream, lineage):
             raise Refused(str(foreign(self.stream, head, others)))
         faults = []
         for p, prefix in prefixes.items():
             there = found[p]
             if there is not None:
-                why = _taken(prefix, there, lineage)
+                why = _taken(self.stream, prefix, there, lineage)
             else:
                 why = _misses(prefix, starts[p], bounds[p]) or _lost(
                     prefix, starts[p], committed.get(p), head, self.group
@@ -319,9 +323,9 @@ class Import:
 _NEVER = "an import never changes existing counts"
 
 
-def _taken(prefix: Prefix, found: Metadata, lineage: str) -> str | None:
+def _taken(stream: ldp.Stream, prefix: Prefix, found: Metadata, lineage: str) -> str | None:
     """Returns why stored counts prevent an import, or None."""
-    if others := differing(found.lineage, lineage):
+    if others := [*differing(found.lineage, lineage), *unnamed(layout.documents(found), stream)]:
         return f"it has other counts ({'; '.join(others)}); {_NEVER}"
     if prefix.is_in(found):
         return None

@@ -22,12 +22,12 @@ from worker.service.publishing import MOST_VALUES
 
 RECORD_BYTES = 8
 """Bytes of a record without its frame: six 1-byte numbers, a time of 1 or 2 bytes."""
-COMMIT, COMMIT_CHANGED, COMMIT_NAMED = 603, 235, 60
+COMMIT, COMMIT_CHANGED, COMMIT_NAMED = 722, 262, 69
 """Bytes of a partition's commit without blobs: for the script call and totals, for the keys of each changed blob, and
 for the name and commit id of each cell."""
-CUT, CUT_NAMED = 586, 86
+CUT, CUT_NAMED = 706, 104
 """Bytes of a partition's reply to a cut, without blobs: for the partition, and for each cell."""
-KEYS, CELL_KEY = 970, 120
+KEYS, CELL_KEY = 1070, 147
 """Bytes of Redis memory without blobs: for a partition's metadata and keys, and for each cell."""
 SDS, OBJECT = 10, 16
 """Bytes that Redis adds to a blob: for the string header in its allocation, and for its object."""

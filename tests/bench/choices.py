@@ -17,9 +17,9 @@ from kafka.record import MemoryRecordsBuilder
 import ldp
 from ldp import frames
 from tests.bench.measure import compare
+from tests.support.cells import cells_of
 from worker.counting.columns import Batch
 from worker.counting.partition_state import PartitionState
-from worker.counting.windows import ALL
 from worker.kafka.decoding.records import Arena, Reader
 
 PROTOCOLS = ("pgr", "olh")
@@ -103,8 +103,8 @@ def counting(stream: ldp.Stream, choice: Choice) -> Callable[[], None]:
         state = PartitionState.fresh(stream, start=0)
         reader = Reader(fetched, 0, [], [(0, None)])
         while (chunk := reader.read(arena)) is not None:
-            state.apply(stream, Batch(0, state.offset, chunk.end, chunk.columns, chunk.unreadable))
-        assert state.cells[ALL].reports == COUNTED
+            state.apply(Batch(0, state.offset, chunk.end, chunk.columns, chunk.unreadable))
+        assert cells_of(state)["all"].reports == COUNTED
 
     return count
 

@@ -35,8 +35,9 @@ from tests.bench.ingest.cases import NATURAL, PGR, Case
 from tests.bench.measure import Line
 from tests.bench.sizing import Point, Stored
 from tests.support.harness.reader import Snapshots
+from worker.counting.cells import Counts
 from worker.counting.columns import Batch, Columns
-from worker.counting.partition_state import Counts, PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.kafka.snapshots.producer import KafkaSnapshotProducer
 from worker.kafka.snapshots.topic import SnapshotTopic
 
@@ -229,7 +230,7 @@ class Counter:
         while time.perf_counter() < began + SLICE:
             at = self._state.offset
             columns = replace(self._columns, offsets=self._columns.offsets + at)
-            self._state.apply(self._stream, Batch(0, at, at + NATURAL, columns))
+            self._state.apply(Batch(0, at, at + NATURAL, columns))
             batches += 1
         rate = NATURAL * batches / (time.perf_counter() - began)
         if busy is not None:

@@ -39,10 +39,11 @@ from tests.bench.ingest.usage import Usage
 from tests.bench.measure import Line
 from tests.support.stores import Singly
 from worker.counting import layout
+from worker.counting.cells import Cell, CellKey
 from worker.counting.lineage import lineage_of
-from worker.counting.partition_state import Cell, PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import Answer, Events, Metadata
-from worker.counting.windows import ALL, Pane
+from worker.counting.windows import Pane
 from worker.kafka.snapshots.producer import KafkaSnapshotProducer
 from worker.kafka.snapshots.topic import SnapshotTopic
 from worker.publishing import stored_cut
@@ -140,7 +141,7 @@ class Stored:
     def __init__(self, client: "redis.Redis", point: Point, topic: str = "b" * 22) -> None:
         self.point, self.stream = point, ldp.Stream(f"sized-{next(_NUMBERS)}", point.load.oracle)
         self.store, self.offset = Singly(client, self.stream.name), 0
-        self.lineage = lineage_of("sized", self.stream, topic)
+        self.lineage = lineage_of("sized", topic)
         self.state = counts(self.stream.oracle, point.reports)
         self.held = [self._begin(partition) for partition in range(point.partitions)]
 
@@ -151,16 +152,17 @@ class Stored:
         return claimed.metadata
 
     @property
-    def cells(self) -> list[str]:
-        """Their names."""
-        return [ALL, *(str(Pane((490_000 + i) * _HOUR, _HOUR)) for i in range(self.point.panes))]
+    def cells(self) -> list[CellKey]:
+        """Their keys."""
+        panes = [None, *(Pane((490_000 + i) * _HOUR, _HOUR) for i in range(self.point.panes))]
+        return [CellKey(pane, self.stream.fingerprint.hex()) for pane in panes]
 
     def dumped(self, partition: int, changed: int) -> tuple[Metadata, dict[str, bytes]]:
         """A partition's next commit, in which this many of its cells changed."""
         state = PartitionState.fresh(self.stream, 0)
         state.offset = state.accepted = self.held[partition].offset + self.point.reports
         state.windows.watermark = 1_764_000_000_000
-        state.cells = {cell: Cell(self.point.reports, self.state) for cell in self.cells}
+        state.cells = {cell: {"": Cell(self.point.reports, self.state)} for cell in self.cells}
         state.changed = {*self.cells[-changed:]}
         return layout.dump(state, self.held[partition], uuid4().hex)
 

@@ -84,7 +84,7 @@ def _rot(call: Call) -> None:
     """Rotates a partition's counts, which keeps their sum, or changes one."""
     keys = call.keys(call.partition)
     for key in [key for key in keys if b":window:" in key]:
-        header, counts = keys[key][:48], keys[key][48:]
+        header, counts = keys[key][:50], keys[key][50:]
         other = counts[1:] + counts[:1]
         keys[key] = header + (other if other != counts else bytes([counts[0] ^ 1]) + counts[1:])
     call.damage(call.partition, keys)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.recount import Counted, Pane, Ruling, answer
+from tests.support.cells import cells_of
 
 if TYPE_CHECKING:
     from tests.simulation.truth import Truth
@@ -230,7 +231,7 @@ class Increments:
             closed = math.inf
         counts = [0] * len(self.shown)
         for state in states.values():
-            for name, cell in state.cells.items():
+            for name, cell in cells_of(state).items():
                 if name == "all" or int(name.split("+")[0]) + int(name.split("+")[1]) <= closed:
                     for index, n in enumerate(cell.state.tolist()):
                         counts[_rate(index, len(counts))] += n

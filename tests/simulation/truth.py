@@ -22,6 +22,7 @@ from tests.simulation.recount import (
     shape,
 )
 from tests.simulation.windows import NO_LINE, Json, Windows
+from tests.support.cells import cells_of
 from worker.counting import layout
 from worker.counting.partition_state import PartitionState
 from worker.counting.ports import COUNTED, StateLost
@@ -43,6 +44,7 @@ class Truth:
 
     def __init__(self, deployment: Deployment) -> None:
         self.deployment, self.world = deployment, deployment.world
+        self.document = deployment.stream.fingerprint.hex()
         self.starts: dict[int, int] = {}
         self.owners: dict[tuple[bytes, bytes], set[Any]] = {}  # more than one only where the store went back
         self.dead_letters: set[tuple[int, int]] = set()
@@ -106,11 +108,14 @@ class Truth:
             return
         self.floors[partition] = max(self.floors.get(partition, 0), windows.admitted_from or 0)
         ruled = of_state(state.rules)
+        named = [dict(rule.documents) for rule in state.rules]
+        assert named == [{self.document: (0, False)}, *[{}] * (len(named) - 1)], "the documents of rules"
+        assert {key.fingerprint for key in state.cells} == {*state.documents} == {self.document}
         counted = self.recount(
             lineage, partition, state.start, state.offset, state.gaps, ruled, windows.admitted_from
         )
         kept, rest = dict[Pane, tuple[int, ...]](), list[int]()
-        for name, cell in state.cells.items():
+        for name, cell in cells_of(state).items():
             counts = cell.state.tolist()
             assert cell.reports == sum(counts), "each report is in one cell"
             if name == ALL:
@@ -119,8 +124,8 @@ class Truth:
                 kept[ends_of(name)] = tuple(counts)
         due = {pane: counts for pane, counts in counted.panes.items() if pane[1] > windows.evicted_to}
         assert kept == due, f"the panes of partition {partition}"
-        named = windows.admitted_from is not None or "heads" in self.world.lossy
-        assert named or not kept, "it counts in windows, and no head names it"
+        admitted = windows.admitted_from is not None or "heads" in self.world.lossy
+        assert admitted or not kept, "it counts in windows, and no head names it"
         total = [sum(column) for column in zip(rest, *kept.values(), strict=True)]
         assert total == counted.state, f"the counts of partition {partition}"
         for name in ("accepted", "rejected"):
@@ -406,6 +411,14 @@ class Truth:
             support = self.increments.support(head, support)
         known, reports = not self.blind or "released" not in head, sum(support)
         assert head["reports"] == reports or not known, "the reports of a snapshot"
+        own = {"fingerprint": self.document, "document": json.loads(self.deployment.stream.hashed)}
+        own |= {
+            "reports": head["reports"],
+            "variance_share": 1.0,
+            "retired": False,
+            "partitions": len(offsets),
+        }
+        assert head["documents"] == [own], "the documents of a snapshot"
         if (base := bodies.get(f"{name}/all/base")) is not None:
             if known:
                 self.demand_frequencies(json.loads(base.value), support)

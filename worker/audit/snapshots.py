@@ -29,6 +29,7 @@ from worker.audit.intervals import expect_intervals, vectors_due
 from worker.audit.methods import Estimate, expect_method
 from worker.audit.parsing import fingerprint_of
 from worker.audit.records import Range
+from worker.audit.stored import expect_sealed
 from worker.audit.vectors import read
 from worker.audit.windows import ends_of, shape_of
 
@@ -108,6 +109,20 @@ class _Whole:
         return int(self.headers["parts"])
 
 
+def _expect_documents(head: Mapping[str, Any], fingerprint: str) -> None:
+    """Raises `Difference` unless a head lists the stream's only document."""
+    (one,) = head["documents"]
+    if any("documents" in rule or "segments" in rule for rules in head["rules"].values() for rule in rules):
+        raise Difference(f"head {head['sequence']}: rules name documents, but the stream has only one")
+    expect_sealed(one["document"], fingerprint)
+    due = {"fingerprint": fingerprint, "reports": head["reports"], "variance_share": 1, "retired": False}
+    for name, value in (due | {"partitions": len(head["rules"])}).items():
+        if one[name] != value:
+            raise Difference(
+                f"head {head['sequence']}: {name} of the document is {one[name]!r}, expected {value!r}"
+            )
+
+
 class Snapshots:
     """Parser of a stream's messages in their order on the topic.
 
@@ -167,6 +182,7 @@ class Snapshots:
             raise Difference(f"head: fingerprint {document['fingerprint']}, expected {self._fingerprint}")
         expect_spent(document, self._document)
         head = Head.of(document)
+        _expect_documents(document, self._fingerprint)
         if self.head is not None and head.sequence <= self.head.sequence:
             self._clear()  # heads were deleted, and numbers restart
         elif self.head is not None:

@@ -4,7 +4,7 @@ import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from itertools import pairwise
 from typing import Any
 
@@ -51,7 +51,7 @@ class Stored:
     gaps: list[Range]  # offset ranges recorded as lost, ascending
     gap_bounds: list[tuple[int, int | None]]  # watermark before each gap, first new highest timestamp after
     rules: list[tuple[int, Limits]]  # (offset at which they begin, limits), ascending
-    cells: Mapping[str, StoredCell]  # by pane; `all` contains the counts that are in no pane
+    cells: Mapping[str, StoredCell]  # by pane, all of one document; `all` has the counts that are in no pane
 
     @property
     def reports(self) -> int:
@@ -65,14 +65,16 @@ class Stored:
 
 
 StoredCut = tuple[Mapping[str, str], Mapping[str, bytes | None]]
-"""(fields of a partition's metadata, its blobs by pane); a missing blob is None."""
+"""(fields of a partition's metadata, its blobs by name); a missing blob is None."""
 
 _LAYOUT = 1
-_BLOB = struct.Struct("<4sIq16sqII")
-"""Header of a blob: magic, number of entries, offset, commit id, reports, bytes per entry, checksum."""
+_BLOB = struct.Struct("<4sIq16sIIBqB")
+"""Header of a blob: magic, number of entries, offset, commit id, number of segments, checksum. Then the only segment:
+length of its name, reports, bytes per entry."""
 _CHECKED = ("lineage", "epoch", "offset", "commit_id", "blobs", "totals")
 """Fields that the checksum of the metadata covers."""
 _RULE = {"offset", "revision", "most_reports", "hamming_weight"}
+_NAMES = {"documents", "segments"}
 _OF_WINDOWS = {"windows", "grace", "max_out_of_orderness"}
 
 
@@ -87,8 +89,8 @@ def decode(
 ) -> Stored | None:
     """Decodes the counts of a partition; returns None if it is uncounted.
 
-    `place` is ``stream:partition``. Raises `Difference` if the data is damaged or inconsistent, or belongs to another
-    stream, topic or group.
+    `place` is ``stream:partition``, and `fingerprint` the stream's only document. Raises `Difference` if the data is
+    damaged or inconsistent, or belongs to another stream, topic or group.
     """
     if not fields:
         if any(blob is not None for blob in blobs.values()):
@@ -97,8 +99,9 @@ def decode(
     try:
         lineage, named, totals = (json.loads(fields[key]) for key in ("lineage", "blobs", "totals"))
         offset, commit_id = int(fields["offset"]), fields["commit_id"]
-        _expect_lineage(lineage, group, topic_id, fingerprint)
+        _expect_lineage(lineage, group, topic_id)
         _expect_checksum(fields, place)
+        _expect_documents(totals, fingerprint.hex())
         return Stored(
             start=int(totals["start"]),
             offset=offset,
@@ -115,25 +118,44 @@ def decode(
             gaps=[(begin, end) for begin, end in totals["gaps"]],
             gap_bounds=[(line, first) for line, first in totals["gap_bounds"]],
             rules=_rules(totals),
-            cells=_cells(named, blobs, offset, commit_id, size),
+            cells=_cells(named, blobs, offset, commit_id, fingerprint.hex(), size),
         )
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise Difference(f"metadata: {dict(fields)} cannot be read ({error!r})") from None
 
 
-def _expect_lineage(lineage: Mapping[str, Any], group: str, topic_id: str | None, fingerprint: bytes) -> None:
+def _expect_lineage(lineage: Mapping[str, Any], group: str, topic_id: str | None) -> None:
     if lineage["layout"] > _LAYOUT:
         raise Difference(
             f"lineage: layout {lineage['layout']} in Redis, this version reads up to {_LAYOUT}: audit with the"
             " version that wrote it"
         )
-    for key, value in {"fingerprint": fingerprint.hex(), "group": group, "layout": _LAYOUT}.items():
+    for key, value in {"group": group, "layout": _LAYOUT}.items():
         if lineage[key] != value:
             raise Difference(f"lineage: {key} is {lineage[key]!r} in Redis, {value!r} in the configuration")
     if topic_id is not None and (theirs := lineage["topic_id"]) != topic_id:
         raise Difference(
             f"lineage: the counts belong to topic id {theirs}, but the topic has {topic_id}: it was recreated"
         )
+
+
+def _expect_documents(totals: Mapping[str, Any], fingerprint: str) -> None:
+    recorded = totals["documents"]
+    if [*recorded] != [fingerprint]:
+        raise Difference(f"documents: {', '.join(recorded)} in Redis, {fingerprint} in the configuration")
+    expect_sealed(recorded[fingerprint], fingerprint)
+    first, *others = ({name: rule[name] for name in _NAMES & rule.keys()} for rule in totals["rules"])
+    if first != {"documents": {fingerprint: [0, False]}} or any(others):
+        raise Difference(
+            f"rules: they name {[first, *others]}; expected is the document {fingerprint} in the first"
+        )
+
+
+def expect_sealed(document: Mapping[str, Any], fingerprint: str) -> None:
+    """Raises `Difference` unless a recorded document has the fingerprint."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    if (found := sha256(text.encode()).hexdigest()[:8]) != fingerprint:
+        raise Difference(f"documents: {fingerprint} is recorded with a document of fingerprint {found}")
 
 
 def _expect_checksum(fields: Mapping[str, str], place: str) -> None:
@@ -167,7 +189,9 @@ def rules_of(listed: Iterable[Mapping[str, Any]]) -> list[tuple[int, Limits]]:
         windows = None
         if "windows" in rule:
             windows = Windows.of(rule["windows"], rule["grace"], rule["max_out_of_orderness"])
-        if rule.keys() - {"max_batch_bytes", "fewest_new"} != _RULE | (_OF_WINDOWS if windows else set()):
+        if rule.keys() - {"max_batch_bytes", "fewest_new"} - _NAMES != _RULE | (
+            _OF_WINDOWS if windows else set()
+        ):
             raise ValueError(f"rule with unknown or missing keys: {sorted(rule)}")
         fewest = rule.get("fewest_new", 0)
         limits = Limits(
@@ -178,22 +202,30 @@ def rules_of(listed: Iterable[Mapping[str, Any]]) -> list[tuple[int, Limits]]:
 
 
 def _cells(
-    named: Mapping[str, str], blobs: Mapping[str, bytes | None], offset: int, commit_id: str, size: int
+    named: Mapping[str, str],
+    blobs: Mapping[str, bytes | None],
+    offset: int,
+    commit_id: str,
+    fingerprint: str,
+    size: int,
 ) -> dict[str, StoredCell]:
     if not commit_id:
         if any(blob is not None for blob in blobs.values()):
             raise Difference("metadata: no commit yet, but counts exist")
         return {"all": StoredCell(0, np.zeros(size, np.uint8))}
-    if "all" not in named:
-        raise Difference(f"metadata: blobs {sorted(named)}, but 'all' is missing")
+    if f"all@{fingerprint}" not in named:
+        raise Difference(f"metadata: blobs {sorted(named)}, but 'all@{fingerprint}' is missing")
     cells = {}
     for name, by in named.items():
-        if name != "all":
-            ends_of(name)
+        pane, _, document = name.partition("@")
+        if document != fingerprint:
+            raise Difference(f"metadata: blob {name!r} belongs to a document other than {fingerprint}")
+        if pane != "all":
+            ends_of(pane)
         try:
-            cells[name] = _decode_blob(name, blobs.get(name), by, offset, commit_id, size)
+            cells[pane] = _decode_blob(name, blobs.get(name), by, offset, commit_id, size)
         except Difference as difference:
-            where = "counts" if name == "all" else f"counts of pane {name}"
+            where = "counts" if pane == "all" else f"counts of pane {pane}"
             raise Difference(f"{where}: {difference}") from None
     return cells
 
@@ -207,13 +239,15 @@ def _decode_blob(
         raise Difference(
             f"the blob begins with {blob[:4]!r} and has {len(blob)} bytes; expected b'LDP1' and a header"
         )
-    _, entries, written_at, written_by, reports, width, checksum = _BLOB.unpack_from(blob)
+    _, entries, written_at, written_by, segments, checksum, length, reports, width = _BLOB.unpack_from(blob)
+    if (segments, length) != (1, 0):
+        raise Difference(f"the blob has {segments} segments; expected one without a name")
     if entries != size or width not in (1, 2, 4, 8):
         raise Difference(f"the blob has {entries} entries of {width} bytes; expected {size}")
     if len(blob) != _BLOB.size + width * size:
         raise Difference(f"the blob has {len(blob)} bytes, expected {_BLOB.size + width * size}")
-    # covers the pane's name and the blob without its checksum, the last four bytes of the header
-    due = crc32c.crc32c(b"".join((cell.encode(), blob[:44], blob[48:])))
+    # covers the cell's name and the blob without its checksum
+    due = crc32c.crc32c(b"".join((cell.encode(), blob[:36], blob[40:])))
     if checksum != due:
         raise Difference(f"the blob is damaged: checksum {due:08x}, stored {checksum:08x}")
     if written_by.hex() != named:

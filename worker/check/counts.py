@@ -6,8 +6,9 @@ from worker.check.finding import Fault, Finding, Level
 from worker.config import Config, Served
 from worker.counting import layout, rules
 from worker.counting.changed import NEW_NAME, changes, remedy
+from worker.counting.documents import unnamed
 from worker.counting.head import Head
-from worker.counting.lineage import differing, identity, lineage_of, newer
+from worker.counting.lineage import differing, lineage_of, newer
 from worker.counting.ports import CLAIMED, StateLost
 from worker.counting.rules import Older
 from worker.kafka.admin.cluster import Cluster
@@ -28,7 +29,7 @@ def assess_counts(
     """
     topic, log = cluster.topics[served.topic], cluster.logs[served.topic]
     subject = f"counts of {served.stream.name}"
-    now = lineage_of(config.consumer_group(served.stream.name), served.stream, topic.topic_id)
+    now = lineage_of(config.consumer_group(served.stream.name), topic.topic_id)
     found: dict[Fault, list[str]] = {}
     for partition in range(topic.partitions):
         metadata = fields.get(partition)
@@ -88,14 +89,17 @@ def _fault_of_counts(
         return Level.ERROR, text, "run that version or a newer one, which continues with them"
     try:
         metadata = layout.parse(fields, layout.meta_key(served.stream.name, partition))
-        recorded, gaps = layout.recorded(metadata), layout.gaps(metadata)
+        recorded, gaps, documents = (
+            layout.recorded(metadata),
+            layout.gaps(metadata),
+            layout.documents(metadata),
+        )
     except StateLost as error:
         return Level.ERROR, str(error), anew
     first, end = log
-    if others := differing(metadata.lineage, lineage):
-        fingerprint = identity(metadata.lineage)["fingerprint"]
-        what = "; ".join([*changes(served.stream, head.lineage, fingerprint), *others])
-        return Level.ERROR, f"they belong to other counts: {what}", remedy(served.stream, fingerprint)
+    if others := [*differing(metadata.lineage, lineage), *unnamed(documents, served.stream)]:
+        what = "; ".join([*changes(served.stream, documents), *others])
+        return Level.ERROR, f"they belong to other counts: {what}", remedy(served.stream, documents)
     if metadata.offset > end:
         text = f"they reach offset {metadata.offset}, but the log ends at {end}: it was truncated"
         return Level.ERROR, text, anew

@@ -140,8 +140,8 @@ def assess_head(config: Config, served: Served, topic: Topic | None, head: Head)
         return Finding(Level.OK, subject, "none yet")
     text = f"the newest is number {head.sequence}"
     topic_id = head.lineage.get("topic_id", "") if topic is None else topic.topic_id
-    lineage = lineage_of(config.consumer_group(served.stream.name), served.stream, topic_id)
-    if differing := head.foreign(lineage):
+    lineage = lineage_of(config.consumer_group(served.stream.name), topic_id)
+    if differing := head.foreign(served.stream, lineage):
         what, hint = others_of(served.stream, head, differing)
         text += f", which has other counts than this configuration: {what}"
         return Finding(Level.ERROR, subject, text, hint)

@@ -1,14 +1,11 @@
-"""Differences between two documents of a stream, and the remedy.
+"""Differences between recorded and configured documents, and the remedy."""
 
-A lineage contains only the document's fingerprint. The newest head also contains the text itself (`ldp.Stream.hashed`).
-"""
-
-import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
 
 import ldp
+from worker.counting.documents import unnamed
 
 NEW_NAME = "give the stream another name: the worker then counts its topic again"
 """The remedy if the topic has reports that were made with the configured document."""
@@ -20,36 +17,31 @@ _LONGEST = 60
 """Maximum length of a printed value, because a head can contain any value."""
 
 
-def changes(stream: ldp.Stream, before: Mapping[str, Any], fingerprint: object) -> list[str]:
+def changes(stream: ldp.Stream, recorded: Mapping[str, str]) -> list[str]:
     """Returns the changed fields of a stream's document, one text per field.
 
     Args:
         stream: the configured stream.
-        before: the lineage of the newest head.
-        fingerprint: the fingerprint of the counts, in hexadecimal.
+        recorded: fingerprint -> sealed document (`worker.counting.documents`).
 
     Returns:
-        The changes; empty if the head does not contain a document with this fingerprint.
+        The changes since the last of the recorded documents; empty if the configured one is recorded, or none is.
 
     Example:
         >>> before, now = ldp.Stream("s", ldp.GRR("1", 3)), ldp.Stream("s", ldp.GRR("1/2", 3), ["a", "b", "c"])
-        >>> changes(now, {"document": before.hashed.decode()}, before.fingerprint.hex())
+        >>> changes(now, {before.fingerprint.hex(): before.hashed.decode()})
         ['epsilon: "1" → "1/2"', 'labels: none → SHA-256 fa1844c2…']
     """
-    text = before.get("document", "")
-    try:
-        if hashlib.sha256(text.encode()).hexdigest()[:8] != fingerprint:
-            return []
-        old, new = json.loads(text), json.loads(stream.hashed)
-        names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
-        return [f"{_cut(ascii(name)[1:-1])}: {_shown(old, name)} → {_shown(new, name)}" for name in names]
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        return []  # another program wrote the head
+    if not unnamed(recorded, stream):
+        return []
+    old, new = json.loads([*recorded.values()][-1]), json.loads(stream.hashed)
+    names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+    return [f"{_cut(ascii(name)[1:-1])}: {_shown(old, name)} → {_shown(new, name)}" for name in names]
 
 
-def remedy(stream: ldp.Stream, fingerprint: object) -> str:
-    """Returns the remedy for counts of another lineage with this fingerprint."""
-    if fingerprint != stream.fingerprint.hex():
+def remedy(stream: ldp.Stream, recorded: Mapping[str, str]) -> str:
+    """Returns the remedy for counts of another lineage with these documents."""
+    if unnamed(recorded, stream):
         return _NEW_TOPIC
     return f"undo the change of the configuration, or {NEW_NAME}"
 

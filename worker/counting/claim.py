@@ -38,8 +38,9 @@ from dataclasses import dataclass
 import ldp
 from worker.counting import layout, ports, rules
 from worker.counting.changed import NEW_NAME, changes, remedy
+from worker.counting.documents import unnamed
 from worker.counting.head import Head, others_of
-from worker.counting.lineage import differing, identity
+from worker.counting.lineage import differing
 from worker.counting.partition_state import PartitionState
 from worker.counting.ports import CLAIMED, COUNTED, Metadata, NewerState, StateLost, StoredPartition
 from worker.counting.rules import Older, RequestedRule, Rule
@@ -53,15 +54,19 @@ def lost(stream: ldp.Stream, partition: int, why: str, more: str = "") -> StateL
     )
 
 
-def another(stream: ldp.Stream, partition: int, stored: str, ours: str, head: Head) -> StateLost:
-    """Returns the error for counts of another lineage."""
-    fingerprint = identity(stored)["fingerprint"]
-    what = [*changes(stream, head.lineage, fingerprint), *differing(stored, ours)]
-    return StateLost(
-        f"stream {stream.name!r}, partition {partition}: Redis has counts of another history: {'; '.join(what)}."
-        " Continuing would mix counts.",
-        remedy(stream, fingerprint),
-    )
+def demand_ours(stream: ldp.Stream, partition: int, metadata: Metadata, lineage: str) -> None:
+    """Raises StateLost for counts of another lineage or of other documents."""
+    try:
+        recorded = layout.documents(metadata)
+    except StateLost as error:
+        raise unreadable(stream, partition, error) from None
+    if others := [*differing(metadata.lineage, lineage), *unnamed(recorded, stream)]:
+        what = "; ".join([*changes(stream, recorded), *others])
+        raise StateLost(
+            f"stream {stream.name!r}, partition {partition}: Redis has counts of another history: {what}."
+            " Continuing would mix counts.",
+            remedy(stream, recorded),
+        )
 
 
 def foreign(stream: ldp.Stream, head: Head, differing: Sequence[str]) -> StateLost:
@@ -109,7 +114,7 @@ class Claim:
 
     def doubtful(self, partition: int, metadata: Metadata | None, head: Head) -> bool:
         """Returns whether the head may contradict the metadata."""
-        if metadata is None or head.foreign(self.lineage):
+        if metadata is None or head.foreign(self.stream, self.lineage):
             return True
         return head.offsets.get(partition, 0) > metadata.offset
 
@@ -130,8 +135,8 @@ class Claim:
     ) -> tuple[int, str]:
         """Returns (start offset, Kafka metadata) by the module's first table."""
         counted = committed is not None and committed[1] != CLAIMED
-        if metadata is not None and differing(metadata.lineage, self.lineage):
-            raise another(self.stream, partition, metadata.lineage, self.lineage, head)
+        if metadata is not None:
+            demand_ours(self.stream, partition, metadata, self.lineage)
         self._demand_ours(head)
         if metadata is not None:
             if committed is not None and counted:
@@ -231,7 +236,7 @@ class Claim:
         return head
 
     def _demand_ours(self, head: Head) -> None:
-        if others := head.foreign(self.lineage):
+        if others := head.foreign(self.stream, self.lineage):
             raise foreign(self.stream, head, others)
 
     def _give_up(self, partition: int, why: str, head: Head) -> None:

@@ -15,6 +15,7 @@ from ldp.snapshot import SCHEMA, Closed, Cut, Released, Rows, Snapshot, progress
 from ldp.snapshot.checking import MOST_BYTES, check_head
 from worker.counting import rules, windows
 from worker.counting.changed import changes, remedy
+from worker.counting.documents import seal, unnamed
 from worker.counting.lineage import IDENTITY, identity
 from worker.counting.rules import Rule
 
@@ -35,6 +36,7 @@ class Head:
         uncounted: partitions that should have had counts, but had none.
         rules: partition -> its rules in JSON types.
         lineage: the fields of `IDENTITY`, and the document's hashed text.
+        documents: fingerprint -> sealed document (`worker.counting.documents`), in the order in which they were added.
         floors: admitted partition -> the time at which its windows begin.
         progress: window name -> the progress of its windows.
         rows: the rows that each window can have on the topic of rows; None if not recorded.
@@ -43,7 +45,7 @@ class Head:
         released: the published part of the counts; None if all counts are published.
 
     Example:
-        >>> head = Head(3, {0: 7}, 5, lineage={"fingerprint": "8e9f39d0"})
+        >>> head = Head(3, {0: 7}, 5)
         >>> head.behind(Cut({0: 6}, {})), head.behind(Cut({0: 7, 1: 2}, {}))
         (True, False)
     """
@@ -55,6 +57,7 @@ class Head:
     uncounted: tuple[int, ...] = ()
     rules: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     lineage: Mapping[str, str] = field(default_factory=dict)
+    documents: Mapping[str, str] = field(default_factory=dict)
     floors: Mapping[int, int] = field(default_factory=dict)
     progress: Mapping[str, Closed] = field(default_factory=dict)
     rows: Rows | None = None
@@ -97,11 +100,12 @@ class Head:
         check_head(body)
         for name in body.get("windows", {}):
             windows.parse(name)
+        documents = _documents(body["documents"])
         for listed in filter(None, body["rules"].values()):
             if unknown := {field for rule in listed for field in rule} - rules.FIELDS:
                 raise NewerHead(f"rules with {min(unknown)!r}, unknown to this version")
             try:
-                rules.parse(listed, listed[0]["offset"])
+                rules.parse(listed, listed[0]["offset"], next(iter(documents)))
             except (KeyError, TypeError) as error:
                 raise ValueError(f"rules that cannot be read ({error!r})") from None
         return cls(
@@ -111,7 +115,8 @@ class Head:
             {int(p): [(begin, end) for begin, end in gaps] for p, gaps in body["gaps"].items()},
             tuple(body["uncounted"]),
             {int(partition): listed for partition, listed in body["rules"].items()},
-            {"fingerprint": body["fingerprint"]} | (body.get("lineage") or {}),
+            body.get("lineage") or {},
+            documents,
             {int(partition): floor for partition, floor in body.get("floors", {}).items()},
             progress(body),
             rows_of(body),
@@ -131,7 +136,8 @@ class Head:
             {partition: list(gaps) for partition, gaps in cut.gaps.items()},
             tuple(cut.uncounted),
             cut.rules,
-            {"fingerprint": snapshot.fingerprint} | dict(snapshot.lineage or {}),
+            dict(snapshot.lineage or {}),
+            _documents(snapshot.documents),
             cut.floors,
             cut.progress,
             cut.rows,
@@ -161,7 +167,7 @@ class Head:
     def rules_of(self, partition: int) -> list[Rule]:
         """Returns a partition's rules in this head."""
         listed = self.rules.get(partition)
-        return rules.parse(listed, listed[0]["offset"]) if listed else []
+        return rules.parse(listed, listed[0]["offset"], next(iter(self.documents), "")) if listed else []
 
     def needed_from(self, since: Mapping[str, int]) -> int:
         """Returns the start of the earliest open window.
@@ -183,24 +189,27 @@ class Head:
         )
         return min(open_from, default=0)
 
-    def foreign(self, lineage: str) -> list[str]:
-        """Returns the differences from a stored lineage; empty if they match."""
+    def foreign(self, stream: ldp.Stream, lineage: str) -> list[str]:
+        """Returns the differences from a stream and a lineage, if any."""
         ours = identity(lineage)
         return [
             f"{name} {self.lineage[name]!r} there, {ours[name]!r} here"
             for name in IDENTITY
             if name in self.lineage and self.lineage[name] != ours[name]
-        ]
+        ] + unnamed(self.documents, stream)
+
+
+def _documents(listed: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    return {one["fingerprint"]: seal(one["document"], one["fingerprint"]) for one in listed}
 
 
 def named(stream: ldp.Stream, lineage: str) -> dict[str, str]:
-    """Returns the lineage fields of a head, except the fingerprint."""
-    here = {name: str(value) for name, value in identity(lineage).items() if name != "fingerprint"}
+    """Returns the lineage fields of a head."""
+    here = {name: str(value) for name, value in identity(lineage).items()}
     return here | {"document": stream.hashed.decode()}
 
 
 def others_of(stream: ldp.Stream, head: Head, differing: Sequence[str]) -> tuple[str, str]:
     """Returns the differences from another deployment's head, and the remedy."""
-    theirs = head.lineage.get("fingerprint", stream.fingerprint.hex())
-    what = "; ".join([*changes(stream, head.lineage, theirs), *differing])
-    return what, f"{remedy(stream, theirs)}. A second deployment needs another snapshots.topic"
+    what = "; ".join([*changes(stream, head.documents), *differing])
+    return what, f"{remedy(stream, head.documents)}. A second deployment needs another snapshots.topic"

@@ -8,35 +8,35 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-import ldp
 from ldp.counts import checked_state
 from worker.counting.lateness import AGES, OLDER
 from worker.counting.partition_state import PartitionState
 from worker.counting.ports import StateLost
-from worker.counting.windows import ALL, TIME_ENDS, pane_of
+from worker.counting.windows import TIME_ENDS
 
 _MOST = (1 << 63) - 1
 
 
-def demand_state(stream: ldp.Stream, state: PartitionState) -> None:
+def demand_state(state: PartitionState) -> None:
     """Raises StateLost if a state violates an invariant; O(state)."""
-    if (why := next(impossible(stream, state), None)) is not None:
+    if (why := next(impossible(state), None)) is not None:
         raise StateLost(f"counting cannot reach the stored state: {why}")
 
 
-def impossible(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
+def impossible(state: PartitionState) -> Iterator[str]:
     """Yields a description of each invariant that a state violates.
 
     Example:
-        >>> stream = ldp.Stream("colours", ldp.GRR("1", 3))
-        >>> state = PartitionState.fresh(stream, 5)
-        >>> state.cells["all"].reports = 1
-        >>> next(impossible(stream, state))
-        "'all': counts sum to 0; each report supports one value: the sum must be n = 1"
+        >>> import ldp
+        >>> state = PartitionState.fresh(ldp.Stream("colours", ldp.GRR("1", 3)), 5)
+        >>> next(iter(state.cells.values()))[""].reports = 1
+        >>> next(impossible(state))
+        "'all@8e9f39d0': counts sum to 0; each report supports one value: the sum must be n = 1"
     """
     yield from _numbers(state)
     yield from _times(state)
-    yield from _cells(stream, state)
+    yield from _names(state)
+    yield from _cells(state)
     yield from _sums(state)
 
 
@@ -81,40 +81,48 @@ def _times(state: PartitionState) -> Iterator[str]:
         yield f"evicted_to is {windows.evicted_to}; allowed is 0 to closed, {windows.closed}"
 
 
-def _cells(stream: ldp.Stream, state: PartitionState) -> Iterator[str]:
+def _names(state: PartitionState) -> Iterator[str]:
+    named = {name for rule in state.rules for name in rule.documents}
+    if named != state.documents.keys():
+        yield f"rules name the documents {sorted(named)}; recorded are {sorted(state.documents)}"
+    for key, cells in state.cells.items():
+        if cells.keys() != {""}:
+            yield f"'{key}' has the segments {sorted(cells)}; its document has none"
+
+
+def _cells(state: PartitionState) -> Iterator[str]:
     windowings = [rule.limits.windowing for rule in state.rules]
     lengths = {windowing.pane for windowing in windowings if windowing is not None}
-    for name, cell in state.cells.items():
-        try:
-            pane = pane_of(name)
+    for key, cells in state.cells.items():
+        for cell in cells.values():
             if not _whole(cell.reports):
-                yield f"{name!r}: it has {cell.reports} reports"
-            checked_state(stream.oracle, cell.reports, cell.state)
-        except ValueError as error:
-            yield f"{name!r}: {error}"
-            continue
-        if pane is None:
+                yield f"'{key}': it has {cell.reports} reports"
+            try:
+                checked_state(state.documents[key.fingerprint].oracle, cell.reports, cell.state)
+            except ValueError as error:
+                yield f"'{key}': {error}"
+        if (pane := key.pane) is None:
             continue
         if pane.length not in lengths or pane.start % pane.length:
-            yield f"{name!r} is not a pane of any rule's windows"
+            yield f"'{key}' is not a pane of any rule's windows"
         if pane.end <= state.windows.evicted_to:
-            yield f"{name!r} ends at or before evicted_to, {state.windows.evicted_to}"
+            yield f"'{key}' ends at or before evicted_to, {state.windows.evicted_to}"
         if state.windows.watermark is None or pane.start > state.windows.watermark:
-            yield f"{name!r} begins after the watermark, {state.windows.watermark}"
+            yield f"'{key}' begins after the watermark, {state.windows.watermark}"
 
 
 def _sums(state: PartitionState) -> Iterator[str]:
-    if ALL not in state.cells:
-        yield f"the cells are {sorted(state.cells)}; {ALL!r} is required"
-        return
+    rest = [cell.reports for key, cells in state.cells.items() if key.pane is None for cell in cells.values()]
+    if not rest:
+        yield f"the cells are {sorted(map(str, state.cells))}; one of all time is required"
     accepted, outside = state.accepted, sum(state.windows.late.values()) + state.windows.undated
     passed = state.offset - state.start - sum(end - begin for begin, end in state.gaps)
     if (records := accepted + sum(state.rejected.values())) > passed:
         yield f"{records} records were read at only {passed} offsets"
     if outside > accepted:
         yield f"{outside} records are late or undated, but only {accepted} were accepted"
-    if outside > state.cells[ALL].reports:
-        yield f"{outside} records are in no pane, but {ALL!r} has only {state.cells[ALL].reports} reports"
+    if outside > sum(rest):
+        yield f"{outside} records are in no pane, but all time has only {sum(rest)} reports"
     if (accepted > 0) != (state.windows.watermark is not None):
         yield f"the watermark of {accepted} accepted records is {state.windows.watermark}"
     limits = [rule.limits.most_reports or _MOST for rule in state.rules if rule.offset < state.offset]

@@ -7,11 +7,14 @@ All keys of a partition share the hash tag ``{stream:partition}``, so one script
 - ``{stream:partition}:window:<cell>``: one blob per cell.
 - ``{stream:partition}:staged:<attempt>:<cell>``: a staged blob, which expires.
 
-A blob is little-endian. The header has the magic ``LDP1``, the u32 number of state entries, the i64 offset and 16-byte
-id of the commit that wrote it, the i64 number of reports, the u32 width of an entry, and a u32 checksum. The entries
-follow as unsigned integers of 1, 2, 4 or 8 bytes, the smallest width that fits all of them. The checksum is the CRC-32C
-of the cell's name and of all other bytes of the blob. The metadata contain the id of the commit that wrote each blob.
-The id is random, or a digest of imported counts, so a worker detects a missing, damaged or exchanged blob.
+A cell's name is ``all`` or a pane's start and length in ms, then the document: ``7200000+3600000@8e9f39d0``. A blob has
+all segments of a cell, and is little-endian. The header has the magic ``LDP1``, the u32 number K of state entries, the
+i64 offset and 16-byte id of the commit that wrote it, the u32 number of segments, and a u32 checksum. For each segment,
+in ascending order, the u8 length of its name, the name, the i64 number of reports and the u8 width of an entry follow;
+then the states in this order. A state is K unsigned integers of 1, 2, 4 or 8 bytes, the smallest width that fits all of
+them. A document without segments has one segment, with an empty name. The checksum is the CRC-32C of the cell's name
+and of all other bytes of the blob. The metadata contain the id of the commit that wrote each blob. The id is random, or
+a digest of imported counts, so a worker detects a missing, damaged or exchanged blob.
 The lineage contains the version of this layout, 1. A worker rejects newer versions.
 """
 
@@ -24,19 +27,22 @@ from typing import Any, TypeVar
 
 import crc32c
 import numpy as np
-import numpy.typing as npt
 
 import ldp
 from ldp.state import narrowest
 from worker.counting import invariants, rules
+from worker.counting.cells import Cell, Segment, key_of
+from worker.counting.documents import Document, opened, seal, unnamed
 from worker.counting.lineage import newer
-from worker.counting.partition_state import Cell, PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import Metadata, NewerState, StateLost
 from worker.counting.rules import Rule
 from worker.counting.window_state import WindowState
 
-_HEADER = struct.Struct("<4sIq16sqII")
-HEADER_BYTES = _HEADER.size
+_HEADER = struct.Struct("<4sIq16sII")
+_SEGMENT = struct.Struct("<qB")
+HEADER_BYTES = _HEADER.size + 1 + _SEGMENT.size
+"""Size of a blob with one segment without a name, except its state."""
 _MAGIC = b"LDP1"
 _CHECKSUM_BYTES = 4
 _CHECKED = ("lineage", "epoch", "offset", "commit_id", "blobs", "totals")
@@ -112,26 +118,39 @@ def initial(lineage: str, state: PartitionState) -> Metadata:
 
 def dump(state: PartitionState, before: Metadata, commit_id: str) -> tuple[Metadata, dict[str, bytes]]:
     """Encodes a state; returns metadata and the blobs of changed cells."""
-    blobs = {}
-    for name in state.changed:
-        cell = state.cells[name]
-        counts = narrowest(cell.state)
-        values = (len(counts), state.offset, bytes.fromhex(commit_id), cell.reports, counts.itemsize)
-        header = _HEADER.pack(_MAGIC, *values, 0)[:-_CHECKSUM_BYTES]
-        checksum = _crc(name, header, counts)
-        blobs[name] = header + checksum.to_bytes(_CHECKSUM_BYTES, "little") + counts.tobytes()
-    written = {name: commit_id if name in state.changed else before.blobs[name] for name in state.cells}
+    blobs, written = {}, {}
+    for key, cells in state.cells.items():
+        name = str(key)
+        written[name] = commit_id if key in state.changed else before.blobs[name]
+        if key in state.changed:
+            blobs[name] = _blob(name, cells, state.offset, commit_id)
     after = replace(before, offset=state.offset, commit_id=commit_id, blobs=written, totals=totals(state))
     return after, blobs
 
 
+def _blob(name: str, cells: Mapping[Segment, Cell], offset: int, commit_id: str) -> bytes:
+    listed = [
+        (segment.encode(), cells[segment].reports, narrowest(cells[segment].state))
+        for segment in sorted(cells)
+    ]
+    size = len(listed[0][2])
+    header = _HEADER.pack(_MAGIC, size, offset, bytes.fromhex(commit_id), len(listed), 0)[:-_CHECKSUM_BYTES]
+    parts = [bytes([len(text)]) + text + _SEGMENT.pack(n, counts.itemsize) for text, n, counts in listed]
+    body = b"".join([*parts, *(counts.data for _, _, counts in listed)])
+    return header + _crc(name, header, body).to_bytes(_CHECKSUM_BYTES, "little") + body
+
+
 def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> PartitionState:
-    """Decodes a state; raises StateLost if it is damaged or invalid."""
+    """Decodes a state; raises StateLost if it is damaged, invalid or foreign."""
+    sealed = documents(metadata)
+    if why := unnamed(sealed, stream):
+        raise StateLost("; ".join(why))
     state = _read(
         metadata,
         lambda stored: PartitionState(
             start=stored["start"],
             offset=metadata.offset,
+            documents={name: opened(text) for name, text in sealed.items()},
             rules=recorded(metadata),
             accepted=stored["accepted"],
             rejected=dict(stored["rejected"]),
@@ -145,38 +164,75 @@ def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> 
         if metadata.blobs or metadata.offset != state.start:
             raise StateLost("the metadata has counts, but no commit")
     for name, commit_id in metadata.blobs.items():
-        state.cells[name] = _cell(stream, metadata, name, commit_id, blobs.get(name))
-    invariants.demand_state(stream, state)
+        try:
+            document = state.documents[(key := key_of(name)).fingerprint]
+        except (ValueError, KeyError) as error:
+            raise StateLost(
+                f"the metadata has counts of {name!r}, of no recorded document ({error!r})"
+            ) from None
+        state.cells[key] = _cells(document, metadata, name, commit_id, blobs.get(name))
+    invariants.demand_state(state)
     return state
 
 
-def _cell(stream: ldp.Stream, metadata: Metadata, name: str, commit_id: str, blob: bytes | None) -> Cell:
+def _cells(
+    document: Document, metadata: Metadata, name: str, commit_id: str, blob: bytes | None
+) -> dict[Segment, Cell]:
     where = f"the counts of {name!r}"
     if blob is None:
         raise StateLost(f"{where} are missing")
     if len(blob) < HEADER_BYTES:
         raise StateLost(f"{where} have {len(blob)} bytes; at least {HEADER_BYTES} are expected")
-    size = stream.oracle.state_size
-    magic, entries, offset, written, reports, width, checksum = _HEADER.unpack_from(blob)
+    size, at = document.oracle.state_size, _HEADER.size
+    magic, entries, offset, written, segments, checksum = _HEADER.unpack_from(blob)
     if (magic, entries, written.hex()) != (_MAGIC, size, commit_id):
         raise StateLost(f"{where} have another format, size or commit than the metadata")
-    if width not in (1, 2, 4, 8) or len(blob) != HEADER_BYTES + width * size:
-        raise StateLost(f"{where} have {len(blob)} bytes for {size} entries of {width} bytes")
-    counts = np.frombuffer(blob, f"<u{width}", offset=HEADER_BYTES)
-    if checksum != _crc(name, blob[: HEADER_BYTES - _CHECKSUM_BYTES], counts):
+    if checksum != _crc(name, blob[: at - _CHECKSUM_BYTES], memoryview(blob)[at:]):
         raise StateLost(f"{where} are damaged: wrong checksum")
     if offset > metadata.offset or (commit_id == metadata.commit_id and offset != metadata.offset):
         raise StateLost(f"{where} have offset {offset}, the metadata {metadata.offset}")
-    return Cell(reports, counts.astype(np.int64))
+    try:
+        return _segments(blob, at, segments, size)
+    except (ValueError, IndexError, struct.error) as error:
+        raise StateLost(f"{where} have {len(blob)} bytes that cannot be read ({error})") from None
 
 
-def _crc(name: str, header: bytes, counts: npt.NDArray[np.unsignedinteger[Any]]) -> int:
-    return crc32c.crc32c(counts.data, crc32c.crc32c(name.encode() + header))
+def _segments(blob: bytes, at: int, segments: int, size: int) -> dict[Segment, Cell]:
+    """Reads the segments of a blob; the caller handles malformed ones."""
+    listed = list[tuple[str, int, int]]()
+    for _ in range(segments):
+        begin, end = at + 1, at + 1 + blob[at]
+        listed.append((blob[begin:end].decode("ascii"), *_SEGMENT.unpack_from(blob, end)))
+        at = end + _SEGMENT.size
+    names, widths = [name for name, _, _ in listed], [width for _, _, width in listed]
+    if (
+        not listed
+        or names != sorted({*names})
+        or not {*widths} <= {1, 2, 4, 8}
+        or len(blob) != at + size * sum(widths)
+    ):
+        raise ValueError(f"segments {names} of {size} entries of {widths} bytes")
+    cells = {}
+    for name, reports, width in listed:
+        cells[name] = Cell(reports, np.frombuffer(blob, f"<u{width}", size, at).astype(np.int64))
+        at += width * size
+    return cells
+
+
+def _crc(name: str, header: bytes, body: bytes | memoryview) -> int:
+    return crc32c.crc32c(body, crc32c.crc32c(name.encode() + header))
 
 
 def recorded(metadata: Metadata) -> list[Rule]:
     """Returns the recorded rules of a partition; raises StateLost."""
     return _read(metadata, lambda stored: rules.parse(stored["rules"], stored["start"]))
+
+
+def documents(metadata: Metadata) -> dict[str, str]:
+    """Returns the sealed documents by fingerprint; raises StateLost."""
+    return _read(
+        metadata, lambda stored: {name: seal(each, name) for name, each in stored["documents"].items()}
+    )
 
 
 def start(metadata: Metadata) -> int:
@@ -201,4 +257,5 @@ def totals(state: PartitionState) -> str:
     """Returns a state as canonical JSON, without the offset and the cells."""
     counted = {"start": state.start, "rules": [rule.as_json() for rule in state.rules], "gaps": state.gaps}
     records = {"accepted": state.accepted, "rejected": state.rejected}
-    return json.dumps(counted | records | state.windows.stored(), sort_keys=True)
+    sealed = {name: document.parsed for name, document in state.documents.items()}
+    return json.dumps(counted | records | {"documents": sealed} | state.windows.stored(), sort_keys=True)

@@ -1,8 +1,8 @@
 """Lineage: the identity of counts and the version of their layout.
 
-The lineage is stored with the counts as canonical JSON. It contains the identity (the group, the topic's id and the
-stream's fingerprint), which never changes, and the layout's version. Counts of different identities are never mixed.
-The store compares lineages as text, so a worker keeps the stored text unchanged.
+The lineage is stored with the counts as canonical JSON. It contains the identity (the group and the topic's id), which
+never changes, and the layout's version. Counts of different identities are never mixed. The store compares lineages as
+text, so a worker keeps the stored text unchanged. The documents of the counts are recorded apart, because they change.
 """
 
 import functools
@@ -10,30 +10,20 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import ldp
-
 LAYOUT = 1
 """The version of `worker.counting.layout` that this worker writes and reads."""
-IDENTITY = ("group", "topic_id", "fingerprint")
+IDENTITY = ("group", "topic_id")
 """Fields of the identity, which never change."""
 
 
-def lineage_of(group: str, stream: ldp.Stream, topic_id: str) -> str:
+def lineage_of(group: str, topic_id: str) -> str:
     """Returns the lineage of newly counted partitions.
 
     Example:
-        >>> lineage_of("g", ldp.Stream("colours", ldp.GRR("1", 3)), "Xk")
-        '{"fingerprint": "8e9f39d0", "group": "g", "layout": 1, "topic_id": "Xk"}'
+        >>> lineage_of("g", "Xk")
+        '{"group": "g", "layout": 1, "topic_id": "Xk"}'
     """
-    return json.dumps(
-        {
-            "fingerprint": stream.fingerprint.hex(),
-            "group": group,
-            "layout": LAYOUT,
-            "topic_id": topic_id,
-        },
-        sort_keys=True,
-    )
+    return json.dumps({"group": group, "layout": LAYOUT, "topic_id": topic_id}, sort_keys=True)
 
 
 def identity(stored: str) -> dict[str, object]:
@@ -46,8 +36,7 @@ def differing(stored: str, ours: str) -> list[str]:
     """Returns the differences in identity between two lineages.
 
     Example:
-        >>> ours = '{"fingerprint": "8e9f39d0", "group": "g", "layout": 1, "topic_id": "Xk"}'
-        >>> differing('{"fingerprint": "8e9f39d0", "group": "h", "layout": 1, "topic_id": "Xk"}', ours)
+        >>> differing('{"group": "h", "layout": 1, "topic_id": "Xk"}', lineage_of("g", "Xk"))
         ["group is 'h' there, 'g' here"]
     """
     theirs, here = _fields(stored), _fields(ours)

@@ -114,7 +114,7 @@ class Ownership:
             return
         try:
             topic = self._log.topic_id()
-            lineage = lineage_of(self._group, self._stream, topic)
+            lineage = lineage_of(self._group, topic)
             settings = self._configured, self._recount_after, self._head_reader, self._events
             claim = Claim(self._group, self._stream, *settings, lineage)
             found, starts, head = self._decide(claim, wanted, topic)
@@ -314,12 +314,12 @@ class Ownership:
             self.drop([batch.partition])
             return
         polled, batch = batch.end, batch if (line := held.state.waits_at) is None else batch.until(line)
-        applied = held.state.apply(self._stream, batch, heartbeat, name_late=self._late_dead_letters)
+        applied = held.state.apply(batch, heartbeat, name_late=self._late_dead_letters)
         if held.state.offset < polled or held.state.waits_at == polled:
             batch, held.waiting = batch.until(held.state.offset), True
             self._log.stop(batch.partition)
             if held.state.full:
-                panes = len(held.state.cells) - 1
+                panes = len(held.state.panes)
                 self._events.warning("partition.full", partition=batch.partition, panes=panes)
         self._watching.look(batch, applied.reports)
         try:  # step 3 of the commit waits for them
@@ -371,7 +371,7 @@ class Ownership:
             return []
         try:
             # Step 2.
-            lineage = lineage_of(self._group, self._stream, self._log.topic_id())
+            lineage = lineage_of(self._group, self._log.topic_id())
             foreign = {one.partition for one in due if differing(one.before.lineage, lineage)}
             self._doubt(foreign)
             due = [one for one in due if one.partition not in foreign]
@@ -464,7 +464,7 @@ class Ownership:
         finally:
             self._apply_head_at = self._clock() + min(self._clock() - began, _LONGEST_READ) / _SHARE
         for partition, state in states.items():
-            if decided.foreign(self._held[partition].metadata.lineage):
+            if decided.foreign(self._stream, self._held[partition].metadata.lineage):
                 self._doubt([partition])
                 continue
             if state.windows.admitted_from is None and (line := decided.floors.get(partition)) is not None:

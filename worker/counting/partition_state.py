@@ -18,25 +18,17 @@ from ldp import frames
 from ldp.oracles.partitioned import accumulate_partitioned
 from worker.counting import lateness, rejections, rules
 from worker.counting.applied import Applied
+from worker.counting.cells import Cell, CellKey, Counts, Segment
 from worker.counting.columns import Batch
+from worker.counting.documents import Document
 from worker.counting.lateness import Placed
 from worker.counting.rules import RecordLimits, RequestedRule, Rule
 from worker.counting.window_state import WindowState
-from worker.counting.windows import ALL, Pane, Windowing, pane_of
+from worker.counting.windows import Pane, Windowing
 
 MOST_COST = 1 << 30  # steps (`ldp.Oracle.cost`) between two heartbeats: about a second on a slow core
 
-Counts = npt.NDArray[np.int64]
-
 _ONE_RUN = np.zeros((2, 1), np.int64)  # the run of reports that are all in one cell
-
-
-@dataclass
-class Cell:
-    """Counts of a pane or of all time: reports and the oracle's state."""
-
-    reports: int
-    state: Counts
 
 
 @dataclass
@@ -49,32 +41,48 @@ class PartitionState:
         >>> state = PartitionState.fresh(stream, start=5)
         >>> good = frames.encode(stream, np.array([(2,), (0,)], stream.oracle.report_dtype))
         >>> batch = Batch(0, 5, 8, Columns.of([5, 6], [1000, 1001], [good, b"noise"]))
-        >>> state.apply(stream, batch).verdicts.tolist()
+        >>> state.apply(batch).verdicts.tolist()
         [0, 2]
-        >>> state.offset, state.accepted, state.rejected, state.cells["all"].state.tolist()
+        >>> state.offset, state.accepted, state.rejected, state.total().state.tolist()
         (8, 1, {'version': 1}, [1, 0, 1])
     """
 
     start: int  # the log offset at which counting began
     offset: int  # the next offset to count; transaction markers advance it too
+    documents: dict[str, Document]  # by fingerprint
     rules: list[Rule] = field(default_factory=list)  # by offset; the last may begin later; never empty
     accepted: int = 0
     rejected: dict[str, int] = field(default_factory=dict)  # malformed records by reason
     gaps: list[tuple[int, int]] = field(default_factory=list)  # [from, to) that the log lost before counting
     windows: WindowState = field(default_factory=WindowState)
-    cells: dict[str, Cell] = field(default_factory=dict)  # by name (`pane_of`); `ALL`: reports in no pane
-    changed: set[str] = field(default_factory=set)  # names of cells that differ from the stored ones
+    cells: dict[CellKey, dict[Segment, Cell]] = field(default_factory=dict)
+    changed: set[CellKey] = field(default_factory=set)  # keys of cells that differ from the stored ones
 
     def __post_init__(self) -> None:
-        self.rules = self.rules or [rules.first(RequestedRule(), self.start)]
+        self.rules = self.rules or [rules.first(RequestedRule(), self.start, next(iter(self.documents)))]
         self._begun = sum(rule.offset <= self.offset for rule in self.rules)
 
     @classmethod
     def fresh(cls, stream: ldp.Stream, start: int, configured: RequestedRule = RequestedRule()) -> Self:  # noqa: B008
         """Returns the empty state at an offset, with the configured rule."""
-        fresh = cls(start, start, cells={ALL: Cell(0, stream.oracle.zeros())}, changed={ALL})
-        fresh.set_rules([rules.first(configured, start)])
+        fingerprint = stream.fingerprint.hex()
+        fresh = cls(start, start, {fingerprint: Document.of(stream)})
+        fresh.cell(CellKey(None, fingerprint))
+        fresh.set_rules([rules.first(configured, start, fingerprint)])
         return fresh
+
+    def cell(self, key: CellKey, segment: Segment = "") -> Cell:
+        """Returns a cell to change; adds an empty one if it is missing."""
+        self.changed.add(key)
+        if (cell := self.cells.setdefault(key, {}).get(segment)) is None:
+            cell = self.cells[key][segment] = Cell(0, self.documents[key.fingerprint].oracle.zeros())
+        return cell
+
+    @property
+    def document(self) -> Document:
+        """The document of all counts; a stream has only one so far."""
+        (document,) = self.documents.values()
+        return document
 
     @property
     def windowing(self) -> Windowing | None:
@@ -89,7 +97,7 @@ class PartitionState:
     @property
     def panes(self) -> list[Pane]:
         """The panes that have counts."""
-        return [pane for pane in map(pane_of, self.cells) if pane is not None]
+        return [*dict.fromkeys(key.pane for key in self.cells if key.pane is not None)]
 
     @property
     def full(self) -> bool:
@@ -111,16 +119,15 @@ class PartitionState:
     @property
     def reports(self) -> int:
         """The number of counted reports."""
-        return sum(cell.reports for cell in self.cells.values())
+        return sum(cell.reports for cells in self.cells.values() for cell in cells.values())
 
     def total(self, start: int | None = None, end: int | None = None) -> Cell:
         """Sums counts of [start, end) in ms, or of all time; O(cells · state)."""
-        total = Cell(0, np.zeros_like(self.cells[ALL].state))
-        for name, cell in self.cells.items():
-            pane = pane_of(name)
+        total = Cell(0, self.document.oracle.zeros())
+        for (pane, _), cells in self.cells.items():
             if start is None or end is None or (pane is not None and pane.within(start, end)):
-                total.reports += cell.reports
-                np.add(total.state, cell.state, out=total.state)
+                for cell in cells.values():
+                    total.add(cell)
         return total
 
     def set_rules(self, listed: list[Rule]) -> None:
@@ -132,7 +139,6 @@ class PartitionState:
 
     def apply(
         self,
-        stream: ldp.Stream,
         batch: Batch,
         heartbeat: Callable[[], object] = lambda: None,
         *,
@@ -152,10 +158,13 @@ class PartitionState:
             part = columns.between(begin, end)
             records, times = (part.data, part.begins, part.ends), part.timestamps
             decoded = frames.decode(
-                stream, *records, most_reports=limits.most_reports, check_weight=limits.hamming_weight
+                self.document,
+                *records,
+                most_reports=limits.most_reports,
+                check_weight=limits.hamming_weight,
             )
             counted = self._count(
-                stream, decoded, times, limits.windowing, applied, heartbeat, begin if name_late else None
+                decoded, times, limits.windowing, applied, heartbeat, begin if name_late else None
             )
             verdicts[begin : begin + counted] = decoded.verdicts[:counted]
             if begin + counted < end:
@@ -174,7 +183,6 @@ class PartitionState:
 
     def _count(
         self,
-        stream: ldp.Stream,
         decoded: frames.Decoded,
         times: Counts,
         windowing: Windowing | None,
@@ -185,11 +193,11 @@ class PartitionState:
         """Counts records under one rule; returns how many fit the limit of panes."""
         index = None if not decoded.verdicts.any() else np.flatnonzero(decoded.verdicts == 0)
         accepted, counts = (times, decoded.counts) if index is None else (times[index], decoded.counts[index])
-        reports, state = decoded.reports, self.windows
+        reports, state, (fingerprint,) = decoded.reports, self.windows, self.documents
         if not len(accepted):
             return len(times)
         if windowing is None:
-            self._add(stream, reports, [ALL], [len(reports)], _ONE_RUN, heartbeat)
+            self._add(reports, [CellKey(None, fingerprint)], [len(reports)], _ONE_RUN, heartbeat)
             newest = int(lateness.dated(accepted).max())
             newest = newest if state.watermark is None else max(state.watermark, newest)
             state.advance(accepted, newest, state.closed)
@@ -208,8 +216,9 @@ class PartitionState:
             late = state.late_of(accepted, windowing)
             at = late.at if index is None else index[late.at]
             applied.late_records.append(replace(late, at=at + first_index))
-        names = [f"{start}+{windowing.pane}" if start >= 0 else ALL for start in placed.starts]
-        self._add(stream, reports, names, placed.sizes, placed.runs, heartbeat)
+        panes = [Pane(start, windowing.pane) if start >= 0 else None for start in placed.starts]
+        keys = [CellKey(pane, fingerprint) for pane in panes]
+        self._add(reports, keys, placed.sizes, placed.runs, heartbeat)
         state.advance(accepted, placed.watermark, placed.closed)
         applied.reports.append(reports)
         applied.late.update(placed.late)
@@ -228,30 +237,27 @@ class PartitionState:
         """Returns how many records fit the limit of panes, or None if all do."""
         if len(placed.starts) <= self._most(windowing) - (len(self.cells) - 1):
             return None  # the common case, without a search
-        left = max(0, self._panes_left(windowing))
+        left, there = max(0, self._panes_left(windowing)), {*self.panes}
         firsts = zip(placed.starts, placed.firsts, strict=True)
-        new = [n for at, n in firsts if at >= 0 and str(Pane(at, windowing.pane)) not in self.cells]
+        new = [n for at, n in firsts if at >= 0 and Pane(at, windowing.pane) not in there]
         return new[left] if len(new) > left else None
 
     def _add(
         self,
-        stream: ldp.Stream,
         reports: npt.NDArray[np.void],
-        names: Sequence[str],
+        keys: Sequence[CellKey],
         sizes: Sequence[int],
         runs: Counts,
         heartbeat: Callable[[], object],
     ) -> None:
-        """Adds `sizes[i]` reports to cell `names[i]`; `runs` as in `Placed`."""
-        states = []
-        for name, size in zip(names, sizes, strict=True):
-            if (cell := self.cells.get(name)) is None:
-                cell = self.cells[name] = Cell(0, stream.oracle.zeros())
+        """Adds `sizes[i]` reports to the cell of `keys[i]`; `runs` as in `Placed`."""
+        states, oracle = [], self.document.oracle
+        for key, size in zip(keys, sizes, strict=True):
+            cell = self.cell(key)
             cell.reports += size
             states.append(cell.state)
-        self.changed.update(names)
-        at_once = max(1, MOST_COST // stream.oracle.cost)
-        for _ in accumulate_partitioned(stream.oracle, states, reports, runs, at_once):
+        at_once = max(1, MOST_COST // oracle.cost)
+        for _ in accumulate_partitioned(oracle, states, reports, runs, at_once):
             heartbeat()
 
     def _begin_rules(self, offset: int) -> None:
@@ -276,13 +282,9 @@ class PartitionState:
         self._begin_rules(to)
 
     def evict(self, end: int) -> None:
-        """Merges panes that end at or before ``end`` into `ALL`; O(panes · state)."""
-        rest = self.cells[ALL]
-        for name in list(self.cells):
-            pane = pane_of(name)
-            if pane is not None and pane.end <= end:
-                cell = self.cells.pop(name)
-                np.add(rest.state, cell.state, out=rest.state)
-                rest.reports += cell.reports
-                self.changed = {*self.changed, ALL} - {name}
+        """Merges panes that end at or before ``end``; O(panes · state)."""
+        for key in [key for key in self.cells if key.pane is not None and key.pane.end <= end]:
+            for segment, cell in self.cells.pop(key).items():
+                self.cell(CellKey(None, key.fingerprint), segment).add(cell)
+            self.changed.discard(key)
         self.windows.evicted_to = max(self.windows.evicted_to, end)

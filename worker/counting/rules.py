@@ -6,8 +6,8 @@ a partition in turn. The revision shows which configuration is newer, so each co
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from worker.counting.windows import Windowing
 
@@ -17,7 +17,7 @@ MAX_BATCH_BYTES = 16 << 20
 """Default limit of a record batch after decompression, in bytes."""
 
 FIELDS = frozenset(("offset", "revision", "most_reports", "hamming_weight", "max_batch_bytes")).union(
-    ("windows", "grace", "max_out_of_orderness", "fewest_new")
+    ("windows", "grace", "max_out_of_orderness", "fewest_new", "documents", "segments")
 )
 """Fields that a recorded rule can have."""
 
@@ -66,6 +66,20 @@ class RequestedRule:
     limits: RecordLimits = RecordLimits(MOST_REPORTS, hamming_weight=True, max_batch_bytes=MAX_BATCH_BYTES)
 
 
+class Status(NamedTuple):
+    """Whether a document or a segment is accepted.
+
+    Names of several rules are joined: the higher status applies, so `retired` wins in one version.
+
+    Attributes:
+        version: `streams.revision` of the configuration; 0 without one, and for the only document of a stream.
+        retired: whether its reports are no longer accepted.
+    """
+
+    version: int = 0
+    retired: bool = False
+
+
 @dataclass(frozen=True)
 class Rule:
     """Limits that apply from an offset up to the next rule.
@@ -74,14 +88,18 @@ class Rule:
         offset: the first offset.
         revision: higher than the revision of every earlier rule.
         limits: the limits of a record.
+        documents: fingerprint -> status, if it differs from that of earlier rules.
+        segments: likewise for segments.
     """
 
     offset: int
     revision: int
     limits: RecordLimits
+    documents: Mapping[str, Status] = field(default_factory=dict)
+    segments: Mapping[str, Status] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the rule in JSON types; omits unset limits and windows.
+        """Returns the rule in JSON types; omits unset limits and unchanged names.
 
         Example:
             >>> Rule(7, 1, RecordLimits(100, hamming_weight=True)).as_json()
@@ -96,7 +114,10 @@ class Rule:
             fields["max_out_of_orderness"] = w.max_out_of_orderness
         if self.limits.fewest_new:
             fields["fewest_new"] = self.limits.fewest_new
-        return fields
+        names = {"documents": self.documents, "segments": self.segments}
+        return fields | {
+            kind: {n: [*status] for n, status in own.items()} for kind, own in names.items() if own
+        }
 
 
 @dataclass(frozen=True)
@@ -120,17 +141,32 @@ def continues(rules: Sequence[object], others: Sequence[object]) -> bool:
     return list(rules[: len(others)]) == list(others)
 
 
-def first(configured: RequestedRule, start: int) -> Rule:
+def first(configured: RequestedRule, start: int, fingerprint: str) -> Rule:
     """Returns the first rule of a partition that is counted from an offset on."""
-    return Rule(start, configured.revision or 1, configured.limits)
+    return Rule(start, configured.revision or 1, configured.limits, {fingerprint: Status()})
 
 
-def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
-    """Parses recorded rules from `Rule.as_json`.
+def published(recorded: Sequence[Rule], fingerprint: str) -> list[dict[str, Any]]:
+    """Returns rules in JSON types as a head records them.
+
+    The first rule omits the stream's first document, the only one that most streams have.
+
+    Example:
+        >>> published([first(RequestedRule(), 7, "8e9f39d0")], "8e9f39d0")[0].keys() & {"documents"}
+        set()
+    """
+    rule, *later = recorded
+    rule = replace(rule, documents={}) if rule.documents == {fingerprint: Status()} else rule
+    return [each.as_json() for each in (rule, *later)]
+
+
+def parse(listed: Sequence[Mapping[str, Any]], start: int, fingerprint: str = "") -> list[Rule]:
+    """Parses recorded rules from `Rule.as_json`, or from `published`.
 
     Args:
         listed: the rules in JSON types.
         start: the offset at which counting began.
+        fingerprint: the stream's first document, for published rules.
 
     Raises:
         KeyError, TypeError, ValueError: no rules, unknown fields, wrong types, or wrong order.
@@ -141,7 +177,13 @@ def parse(listed: Sequence[Mapping[str, Any]], start: int) -> list[Rule]:
         if "windows" in fields:
             windows = tuple(fields.pop("windows"))
             fields["windowing"] = Windowing(windows, fields.pop("grace"), fields.pop("max_out_of_orderness"))
-        rules.append(Rule(fields.pop("offset"), fields.pop("revision"), RecordLimits(**fields)))
+        names = [
+            {name: Status(version, retired) for name, (version, retired) in fields.pop(kind, {}).items()}
+            for kind in ("documents", "segments")
+        ]
+        rules.append(Rule(fields.pop("offset"), fields.pop("revision"), RecordLimits(**fields), *names))
+    if fingerprint and rules and not rules[0].documents:
+        rules[0] = replace(rules[0], documents={fingerprint: Status()})
     if not all(map(_has_right_types, rules)):
         raise TypeError(f"rules {listed} have fields of a wrong type")
     offsets, revisions = [rule.offset for rule in rules], [rule.revision for rule in rules]
@@ -154,9 +196,12 @@ def _has_right_types(rule: Rule) -> bool:
     limits = rule.limits
     numbers: list[object] = [rule.offset, rule.revision, limits.fewest_new]
     numbers += [n for n in (limits.most_reports, limits.max_batch_bytes) if n is not None]
+    statuses = [*rule.documents.values(), *rule.segments.values()]
+    numbers += [status.version for status in statuses]
     if limits.windowing is not None:
         numbers += [limits.windowing.grace, limits.windowing.max_out_of_orderness]
-    return isinstance(limits.hamming_weight, bool) and all(type(n) is int and n >= 0 for n in numbers)
+    flags = [limits.hamming_weight, *(status.retired for status in statuses)]
+    return all(type(flag) is bool for flag in flags) and all(type(n) is int and n >= 0 for n in numbers)
 
 
 def decide(recorded: Sequence[Rule], configured: RequestedRule, offset: int) -> Rule | Older | None:

@@ -79,25 +79,12 @@ class Pane:
         return self.start + self.length
 
     def __str__(self) -> str:
-        """Returns the cell's name, which `pane_of` parses."""
+        """Returns the pane's part of a cell's name."""
         return f"{self.start}+{self.length}"
 
     def within(self, start: int, end: int) -> bool:
         """Returns whether a window from start to end contains the pane."""
         return start <= self.start and self.end <= end
-
-
-@functools.lru_cache(1 << 12)  # each commit and each cut parses the names of all panes
-def pane_of(cell: str) -> Pane | None:
-    """Parses a cell's name; None for `ALL`. Raises ValueError if invalid."""
-    if cell == ALL:
-        return None
-    if not re.fullmatch(r"(0|[1-9][0-9]*)\+[1-9][0-9]*", cell, re.ASCII):
-        raise ValueError(
-            f"{cell!r} given; a cell is {ALL!r} or a pane's start and length, like '7200000+3600000'"
-        )
-    start, length = cell.split("+")
-    return Pane(int(start), int(length))
 
 
 def milliseconds(text: str) -> int:

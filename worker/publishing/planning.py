@@ -8,9 +8,10 @@ from ldp.consistency import METHODS
 from ldp.privacy.summary import DELTA, rounded_up, to_readers
 from ldp.query import Query
 from ldp.snapshot import LATE, Closed, Cut, Period, PrivacyLoss
+from worker.counting import rules
+from worker.counting.cells import Cell
 from worker.counting.changed import NEW_NAME
 from worker.counting.head import Head
-from worker.counting.partition_state import Cell
 from worker.counting.ports import StateLost
 from worker.publishing import release, window_progress
 from worker.publishing.release import Counts, Release
@@ -71,15 +72,21 @@ class Plan:
 
     @classmethod
     def of(
-        cls, head: Head, stored: StoredCut, partitions: Sequence[int], still: Callable[[int], bool]
+        cls,
+        stream: ldp.Stream,
+        head: Head,
+        stored: StoredCut,
+        partitions: Sequence[int],
+        still: Callable[[int], bool],
     ) -> "Plan":
         """Plans the snapshot of a cut; ``still`` tests if a partition is idle."""
         windows, states = window_progress.decide(head, stored.states, partitions, still), stored.states
+        fingerprint = next(iter(head.documents), stream.fingerprint.hex())
         cut = Cut(
             {partition: state.offset for partition, state in states.items()},
             {partition: state.gaps for partition, state in states.items()},
             stored.uncounted,
-            {partition: [rule.as_json() for rule in state.rules] for partition, state in states.items()},
+            {partition: rules.published(state.rules, fingerprint) for partition, state in states.items()},
             {} if windows is None else windows.floors,
             {} if windows is None else windows.progress,
             reached=None if windows is None else windows.reached,

@@ -181,7 +181,7 @@ class Publisher:
 
     def _open(self, lineage: str) -> Head:
         head = self._snapshot_producer.open()
-        if head.sequence and (differing := head.foreign(lineage)):
+        if head.sequence and (differing := head.foreign(self._stream, lineage)):
             raise foreign(self._stream, head, differing)
         self._events.info("publisher.opened", sequence=head.sequence)
         self._taken_over = self._clock()
@@ -196,7 +196,7 @@ class Publisher:
             self._warned = stored.uncounted
             if stored.uncounted:
                 self._events.warning("snapshot.uncounted", partitions=stored.uncounted)
-        return Plan.of(head, stored, partitions, self._still(stored, partitions))
+        return Plan.of(self._stream, head, stored, partitions, self._still(stored, partitions))
 
     def _published(self, head: Head) -> tuple[Counts, Counts]:
         """Returns the published counts of all time and of `late`, as supports.

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 import ldp
 from worker.counting import layout
+from worker.counting.cells import Cell
 from worker.counting.changed import NEW_NAME
 from worker.counting.claim import peek, unreadable
 from worker.counting.lineage import differing, identity
-from worker.counting.partition_state import Cell, PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import StateLost, StateReader, StoredPartition, Unavailable
 from worker.counting.windows import Pane
 
@@ -36,9 +35,7 @@ class StoredCut:
         """Sums the counts of a window, or of all time; O(cells · state)."""
         total = Cell(0, stream.oracle.zeros())
         for state in self.states.values():
-            part = state.total(start, end)
-            total.reports += part.reports
-            np.add(total.state, part.state, out=total.state)
+            total.add(state.total(start, end))
         return total
 
     @property
@@ -50,17 +47,17 @@ class StoredCut:
         """Sums the counts of each pane over all partitions."""
         totals = dict[Pane, Cell]()
         for state in self.states.values():
-            for pane in state.panes:
-                total = totals.setdefault(pane, Cell(0, stream.oracle.zeros()))
-                total.reports += state.cells[str(pane)].reports
-                np.add(total.state, state.cells[str(pane)].state, out=total.state)
+            for (pane, _), cells in state.cells.items():
+                if pane is not None:
+                    total = totals.setdefault(pane, Cell(0, stream.oracle.zeros()))
+                    for cell in cells.values():
+                        total.add(cell)
         return totals
 
     def written(self, start: int, end: int) -> frozenset[tuple[int, str, str]]:
         """Returns the commits that wrote a window's panes, to detect changes."""
-        within = {
-            str(pane) for state in self.states.values() for pane in state.panes if pane.within(start, end)
-        }
+        keys = {key for state in self.states.values() for key in state.cells}
+        within = {str(key) for key in keys if key.pane is not None and key.pane.within(start, end)}
         return frozenset(
             (p, cell, commit_id)
             for p, cells in self.commits.items()

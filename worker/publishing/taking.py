@@ -11,8 +11,8 @@ import ldp
 from ldp import snapshot
 from ldp.consistency import METHODS
 from ldp.snapshot import LATE, Message, Period, Recommended, Row, Snapshot
+from worker.counting.cells import Cell
 from worker.counting.head import named
-from worker.counting.partition_state import Cell
 from worker.publishing import window_progress
 from worker.publishing.planning import Content, Plan
 from worker.publishing.release import Counts

@@ -24,12 +24,12 @@ from ldp.snapshot import Snapshot
 from tests.bench.ingest.cases import Case
 from tests.bench.ingest.filled import Topic
 from tests.bench.ingest.usage import Cores, Usage, on
+from tests.support.cells import cells_of
 from tests.support.harness.reader import Snapshots
 from tests.support.stores import Singly
 from worker import config
 from worker.config import Config, Served
 from worker.counting import layout
-from worker.counting.windows import ALL
 
 SECONDS = 900.0
 """Until a run that is not through has failed."""
@@ -147,7 +147,7 @@ class Run:
             assert cut is not None
             stored = layout.load(self.served.stream, cut.metadata, cut.blobs)
             reports, state = self.topic.pool.truth(stored.offset)
-            window = stored.cells[ALL]
+            window = cells_of(stored)["all"]
             wrong += int((window.state != state).sum()) + (window.reports != reports)
             wrong += (stored.accepted != stored.offset) + bool(stored.rejected)
         if wrong:

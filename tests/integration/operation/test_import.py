@@ -148,7 +148,11 @@ def test_an_import_killed_at_any_step_is_all_or_nothing(local_services, tmp_path
             assert forked.wait(60) == -signal.SIGKILL, log.read_text()
             there, mirrored = ((aim.number, SIDES.index(aim.side)) >= done for done in ((8, 1), (9, 1)))
             tag = f"{{{world.name}:{partition}}}:".encode()
-            stored = {tag + b"meta", tag + b"window:all"} if there else set()
+            stored = (
+                {tag + b"meta", tag + b"window:all@" + world.stream.fingerprint.hex().encode()}
+                if there
+                else set()
+            )
             assert {key for key in keys(world) if key.startswith(tag)} == stored, aim
             assert (partition in committed(world)) == mirrored, aim
             again = imported(world, files[partition])

@@ -81,11 +81,14 @@ def test_a_changed_byte_of_the_counts_stops_the_stream(world):
     (worker,) = world.start()
     world.send(40)
     world.covered()
-    key = f"{{{world.name}:2}}:window:all"
+    (key,) = world.redis.scan_iter(f"{{{world.name}:2}}:window:all@*")
     last = world.redis.strlen(key) - 1
     world.redis.setrange(key, last, bytes([world.redis.getrange(key, last, last)[0] ^ 1]))
     for why in (worker.stopped_for(), world.launch().stopped_for()):
-        assert f"stream {world.name!r}, partition 2: the counts of 'all' are damaged" in why
+        assert (
+            f"stream {world.name!r}, partition 2: the counts of 'all@{world.stream.fingerprint.hex()}' are damaged"
+            in why
+        )
         assert "restore Redis" in why and "Then restart the worker" in why
 
 

@@ -19,6 +19,7 @@ import pytest
 import redis
 
 import ldp
+from tests.support.cells import key_in
 from tests.support.harness.proxy import Proxy
 from tests.support.memory import MemoryStore, World
 from tests.support.stores import Singly
@@ -27,7 +28,8 @@ from worker.audit import reading
 from worker.audit.errors import Difference
 from worker.check import redis as check
 from worker.counting import layout
-from worker.counting.partition_state import Cell, PartitionState
+from worker.counting.cells import Cell
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import Answer, Metadata, StateLost, StoredPartition, Unavailable
 from worker.redis import connecting
 from worker.redis.script import Script
@@ -434,7 +436,7 @@ def _two_counted(counts, stream):
     base, held = layout.initial(LINEAGE, PartitionState.fresh(served, 0)), {}
     for partition in (0, 1):
         state = PartitionState.fresh(served, 0)
-        state.offset, state.cells["all"] = 4, Cell(4, np.array([1, 1, 2], np.int64))
+        state.offset, state.cells[key_in(state)] = 4, {"": Cell(4, np.array([1, 1, 2], np.int64))}
         state.accepted, state.windows.watermark = 4, 1009
         assert counts.claim(partition, None, base) == StoredPartition(base, {})
         held[partition], blobs = layout.dump(state, base, COMMITS[1 + partition])
@@ -448,7 +450,7 @@ def test_swapped_partitions_are_lost_state_to_every_reader(client, stream, count
     served, base, held = _two_counted(counts, stream)
     keys = {
         "metadata": [layout.meta_key(stream, p) for p in (0, 1)],
-        "blob": [layout.cell_key(stream, p, "all") for p in (0, 1)],
+        "blob": [layout.cell_key(stream, p, *held[0].blobs) for p in (0, 1)],
     }
     for one, other in keys.values() if swapped == "both" else [keys[swapped]]:
         client.rename(one, "swap")
@@ -472,7 +474,8 @@ def test_swapped_partitions_are_lost_state_to_every_reader(client, stream, count
 @pytest.mark.parametrize("wrong", ["metadata", "blob"])
 def test_a_key_of_another_type_is_lost_state_to_each_reader(client, stream, counts, wrong):
     _, base, held = _two_counted(counts, stream)
-    key = layout.meta_key(stream, 0) if wrong == "metadata" else layout.cell_key(stream, 0, "all")
+    blob = layout.cell_key(stream, 0, *held[0].blobs)
+    key = layout.meta_key(stream, 0) if wrong == "metadata" else blob
     client.delete(key)
     client.rpush(key, "x")
     readers: list[Callable[[], object]] = [

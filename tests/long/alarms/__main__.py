@@ -156,7 +156,7 @@ def costs(oracle: ldp.Oracle) -> tuple[float, float, float]:
         for _ in range(calls):
             watch.look(reports)
         times.append(time.perf_counter())
-        state.apply(stream, Batch(0, 0, size, columns))
+        state.apply(Batch(0, 0, size, columns))
         times.append(time.perf_counter())
         return times[1] - times[0], (times[2] - times[1]) / calls, times[3] - times[2]
 

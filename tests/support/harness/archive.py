@@ -14,7 +14,7 @@ from kafka import KafkaConsumer, TopicPartition
 from tests.support.harness.waiting import until
 from tests.support.harness.world import World
 
-_BLOB = struct.Struct("<4sIq16sqII")
+_BLOB = struct.Struct("<4sIq16sIIBqB")
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ def stored(world: World, partition: int) -> Stored:
     cells = {}
     for name in json.loads(meta[b"blobs"]):
         blob: Any = world.redis.get(f"{tag}:window:{name}")
-        magic, entries, _, _, reports, width, _ = _BLOB.unpack_from(blob)
-        assert magic == b"LDP1"
+        magic, entries, _, _, segments, _, length, reports, width = _BLOB.unpack_from(blob)
+        assert (magic, segments, length) == (b"LDP1", 1, 0)
         assert len(blob) == _BLOB.size + entries * width
-        cells[name] = Cell(reports, width, blob[_BLOB.size :])
+        cells[name.partition("@")[0]] = Cell(reports, width, blob[_BLOB.size :])
     return Stored(int(meta[b"offset"]), json.loads(meta[b"totals"]), cells)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ldp
+from tests.support.cells import cells_of
 from tests.support.memory.windows import Panes
 from worker.counting import layout
 from worker.counting.head import Head
@@ -194,7 +195,7 @@ class World:
             state.windows.first_start,
         )
         assert said == (len(panes.late), panes.undated, panes.closed, panes.first_start)
-        kept = {(p.start, p.end): state.cells[str(p)].state.tolist() for p in state.panes}
+        kept = {(p.start, p.end): cells_of(state)[str(p)].state.tolist() for p in state.panes}
         assert kept == {pane: n for pane, n in panes.counts.items() if pane[1] > state.windows.evicted_to}
         assert state.windows.evicted_to <= state.windows.closed
         for at in range(max(state.start, self.imported.get(partition, 0)), state.offset):

@@ -16,12 +16,14 @@ from deploy.sizing import formulas as sizing
 from ldp.analysis.protocol_selection import plan
 from ldp.snapshot import JSON, Cut, encode, rounded, take
 from ldp.snapshot.documents import VECTORS
+from tests.support.cells import key_in
 from tests.support.docs import page
 from worker.config import parse
 from worker.counting import layout
+from worker.counting.cells import Cell, CellKey
 from worker.counting.lineage import lineage_of
-from worker.counting.partition_state import Cell, PartitionState
-from worker.counting.windows import ALL, Pane
+from worker.counting.partition_state import PartitionState
+from worker.counting.windows import Pane
 
 ROOT = Path(__file__).parents[3]
 SECTION = page("operate/capacity")
@@ -90,10 +92,11 @@ def test_the_size_of_a_blob_matches_the_estimate(protocol, d, reports):
     state = PartitionState.fresh(stream, 0)
     counts = stream.oracle.zeros()
     counts[0] = math.ceil(reports * sizing.chance(given.oracle))
-    state.cells[ALL] = Cell(reports, counts)
-    before = layout.initial(lineage_of("g", stream, "t"), state)
+    key = key_in(state)
+    state.cells[key][""] = Cell(reports, counts)
+    before = layout.initial(lineage_of("g", "t"), state)
     _, blobs = layout.dump(state, before, "0" * 32)
-    assert (len(blobs[ALL]),) == given.blobs
+    assert (len(blobs[str(key)]),) == given.blobs
 
 
 @pytest.mark.parametrize("protocol", ["grr", "olh", "oue", "subset", "hadamard", "pgr"])
@@ -109,12 +112,12 @@ def test_no_counter_overflows_its_width(protocol):
 def test_sizes_of_cells_match_the_layout():
     stream = ldp.Stream("sized-10", ldp.GRR("1", 10))
     state = PartitionState.fresh(stream, 0)
-    flush, before = "0" * 32, layout.initial(lineage_of("sized", stream, "b" * 22), state)
+    flush, before = "0" * 32, layout.initial(lineage_of("sized", "b" * 22), state)
     sizes = []
     for panes in (0, 1):
-        names = [str(Pane(490_000 * 3_600_000 + i, 3_600_000)) for i in range(panes)]
-        state.cells |= {name: Cell(5, state.cells[ALL].state) for name in names}
-        state.changed = {ALL, *names}
+        keys = [CellKey(Pane(490_000 * 3_600_000 + i, 3_600_000), *state.documents) for i in range(panes)]
+        state.cells |= {key: state.cells[key_in(state)] for key in keys}
+        state.changed, names = {*state.cells}, [str(key) for key in keys]
         after, _ = layout.dump(state, before, flush)
         fields = layout.fields(after, layout.meta_key("s", 0))
         sizes.append(sum(len(fields[name]) for name in ("blobs", "totals", "offset", "commit_id")))
@@ -176,12 +179,12 @@ def test_formulas_match_an_independent_calculation():
         given = load(name, d, reports, reports, partitions=partitions)
         oracle, P, C, c = given.oracle, partitions, 2, 1
         K, w = oracle.state_size, {"pgr": 1, "olh": 2}[name]
-        assert layout.HEADER_BYTES == 48
-        blob = 48 + w * K
+        assert layout.HEADER_BYTES == 50
+        blob = 50 + w * K
         a = sizing.allocated(blob + 10)
-        assert given.redis_bytes == P * (970 + C * (16 + 120 + a))
-        assert given.commit_bytes(1) == P * (603 + 60 * C + c * (235 + blob))
-        assert given.cut_bytes == P * (586 + C * (86 + blob))
+        assert given.redis_bytes == P * (1070 + C * (16 + 147 + a))
+        assert given.commit_bytes(1) == P * (722 + 69 * C + c * (262 + blob))
+        assert given.cut_bytes == P * (706 + C * (104 + blob))
         assert given.commit_seconds(1) == pytest.approx(
             P * (0.3e-3 + c * (25e-6 + K * (1 + 0.7 * w) * 1e-9)), rel=1e-3
         )

@@ -13,6 +13,7 @@ from ldp.oracles import ORACLES
 from ldp.privacy.amplification import ADVERSARY
 from ldp.query import SetQuery, TopQuery
 from ldp.terminal import piped, show
+from tests.support.cells import cells_of
 from tests.support.estimates import estimated
 from worker.check import Finding, Level, assess_privacy
 from worker.check import kafka as check_kafka
@@ -41,6 +42,7 @@ from worker.cli.check import in_json, render
 from worker.config import parse
 from worker.counting import layout, rejections
 from worker.counting.columns import Columns
+from worker.counting.documents import Document
 from worker.counting.head import Head
 from worker.counting.lineage import lineage_of
 from worker.counting.partition_state import PartitionState
@@ -383,10 +385,11 @@ def test_records_of_one_report_stay_within_the_stated_size(protocol, d):
 def test_a_partitions_counts_must_fit_into_a_string():
     config = large("pgr", domain_size=1000, prime=3, dimension=7)
     state = PartitionState.fresh(config.streams[0].stream, 0)
-    state.cells["all"].state[0] = 1 << 32  # then an entry has 8 bytes
+    cells_of(state)["all"].state[0] = 1 << 32  # then an entry has 8 bytes
     _, blobs = layout.dump(state, layout.initial("", state), "0" * 32)
-    size = len(blobs["all"])
-    assert size == 48 + 8 * 1093
+    (blob,) = blobs.values()
+    size = len(blob)
+    assert size == 50 + 8 * 1093
     assert assess_blobs(config, size) == []
     (finding,) = assess_blobs(config, size - 1)
     assert (finding.level, f"can have {size} bytes" in finding.text) == (ERROR, True)
@@ -401,7 +404,7 @@ def test_the_largest_state_exceeds_the_default_limit_of_redis():
 
 
 def test_snapshots_of_another_stream_are_reported():
-    ours = {"group": "g-colours", "topic_id": "id-1", "fingerprint": SERVED.stream.fingerprint.hex()}
+    ours = {"group": "g-colours", "topic_id": "id-1"}
     topic = topics.Topic("id-1", 2, 3, SOUND)
 
     def assessed(head, topic=topic):
@@ -411,10 +414,18 @@ def test_snapshots_of_another_stream_are_reported():
     assert assessed(Head(7, {0: 3}, 5, lineage=ours)).level is OK
     # without a topic its id cannot be another
     assert assessed(Head(7, {0: 3}, 5, lineage=ours), topic=None).level is OK
-    for name, theirs in (("fingerprint", "00c0ffee"), ("group", "other-colours"), ("topic_id", "id-2")):
+    for name, theirs in (("group", "other-colours"), ("topic_id", "id-2")):
         finding = assessed(Head(7, {0: 3}, 5, lineage=ours | {name: theirs}))
         assert (finding.level, finding.subject) == (ERROR, "snapshots of colours")
         assert f"{name} {theirs!r} there, {ours[name]!r} here" in finding.text
+    other = ldp.Stream("colours", ldp.GRR("1/2", SERVED.stream.oracle.domain_size))
+    recorded = {other.fingerprint.hex(): other.hashed.decode()}
+    finding = assessed(Head(7, {0: 3}, 5, lineage=ours, documents=recorded))
+    assert finding.level is ERROR
+    assert 'epsilon: "1/2" → ' in finding.text
+    assert (
+        f"the recorded documents are {other.fingerprint.hex()}; the configuration names none" in finding.text
+    )
     finding = assessed(Head(7, {0: 3}, 5, uncounted=(1,), lineage=ours))
     assert finding.level is WARNING
     assert "partition 1" in finding.text
@@ -492,13 +503,16 @@ def counts(fields, offset_metadata=None, log=(0, 10), topic_id="id-1", published
     return assess_counts(CONFIG, SERVED, known, fields, Head(4, {0: published}, 1))
 
 
+DOCUMENTS = {SERVED.stream.fingerprint.hex(): Document.of(SERVED.stream)}
+
+
 def written(partition: int, state: PartitionState, group: str = "g-colours") -> dict[str, str]:
-    metadata = layout.initial(lineage_of(group, SERVED.stream, "id-1"), state)
+    metadata = layout.initial(lineage_of(group, "id-1"), state)
     return layout.fields(metadata, layout.meta_key(SERVED.stream.name, partition))
 
 
 def stored(offset: int, group: str = "g-colours", partition: int = 0) -> dict[str, str]:
-    return written(partition, PartitionState(0, offset), group)
+    return written(partition, PartitionState(0, offset, DOCUMENTS), group)
 
 
 def test_counts_of_a_newer_version_are_reported_as_newer():
@@ -608,7 +622,7 @@ def test_a_fault_of_several_partitions_is_one_line():
 
 
 def test_a_recorded_gap_still_in_the_log_is_named():
-    state = PartitionState(0, 3)
+    state = PartitionState(0, 3, DOCUMENTS)
     state.skip(7)
     gap = written(0, state)
     assert [f.level for f in counts({0: gap, 1: stored(7, partition=1)}, log=(7, 10))] == [OK]

@@ -15,7 +15,7 @@ from worker.counting.ports import CLAIMED, COUNTED, Metadata, StateLost
 from worker.counting.rules import RequestedRule
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3))
-OURS, OTHERS = lineage_of("group", STREAM, "topic"), lineage_of("other", STREAM, "topic")
+OURS, OTHERS = lineage_of("group", "topic"), lineage_of("other", "topic")
 NONE = Head()
 PUBLISHED = Head(4, {0: 20}, 7)
 UNCOUNTED = Head(4, {1: 20}, 7, uncounted=(0,))

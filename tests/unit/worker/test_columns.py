@@ -5,6 +5,7 @@ import pytest
 
 import ldp
 from ldp import frames, wire
+from tests.support.cells import cells_of
 from worker.counting import partition_state
 from worker.counting.columns import Batch, Columns, Unreadable
 from worker.counting.partition_state import PartitionState
@@ -65,7 +66,7 @@ def test_a_state_does_not_depend_on_slices_of_its_batch(protocol, monkeypatch):
     values.insert(2, b"noise")
     batch = Batch(0, 10, 30, Columns.of([10, 11, 15, 20, 21, 28], range(6), values))
     whole = PartitionState.fresh(stream, 10)
-    reasons = whole.apply(stream, batch).verdicts
+    reasons = whole.apply(batch).verdicts
 
     monkeypatch.setattr(partition_state, "MOST_COST", 4 * stream.oracle.cost)
     cut, beats, said = PartitionState.fresh(stream, 10), [], {}
@@ -74,12 +75,12 @@ def test_a_state_does_not_depend_on_slices_of_its_batch(protocol, monkeypatch):
     )
     assert len(slices) > 1
     for one in slices:
-        found = cut.apply(stream, one, lambda: beats.append(None)).verdicts
+        found = cut.apply(one, lambda: beats.append(None)).verdicts
         said |= dict(zip(one.columns.offsets.tolist(), found.tolist(), strict=True))
     assert len(beats) >= sum(sizes) / 4  # also within the record of forty
     assert said == dict(zip(batch.columns.offsets.tolist(), reasons.tolist(), strict=True))
     assert [offset for offset, verdict in said.items() if verdict] == [15]
-    np.testing.assert_array_equal(cut.cells["all"].state, whole.cells["all"].state)
+    np.testing.assert_array_equal(cells_of(cut)["all"].state, cells_of(whole)["all"].state)
     for state in (cut, whole):
-        state.cells = {name: window.reports for name, window in state.cells.items()}
+        state.cells = {name: cell.reports for name, cell in cells_of(state).items()}
     assert cut == whole

@@ -9,6 +9,7 @@ import pytest
 
 import ldp
 from ldp import frames
+from tests.support.cells import cells_of, key_in, ruled
 from worker.counting import layout
 from worker.counting.columns import Batch, Columns
 from worker.counting.lineage import lineage_of
@@ -36,12 +37,12 @@ def batch(state, times, stream=STREAM, values=(2, 0)):
 def stored(stream=STREAM, configured=HOURLY):
     """A partition of two panes, a gap and late records, after two commits: its fields and blobs."""
     state = PartitionState.fresh(stream, 5, configured)
-    metadata = layout.initial(lineage_of("group", stream, "topic"), state)
+    metadata = layout.initial(lineage_of("group", "topic"), state)
     state.skip(7)
-    state.apply(stream, batch(state, [5 * HOUR, 5 * HOUR + 9], stream))
+    state.apply(batch(state, [5 * HOUR, 5 * HOUR + 9], stream))
     metadata, blobs = layout.dump(state, metadata, FIRST)
     state.changed.clear()
-    state.apply(stream, batch(state, [7 * HOUR, 5 * HOUR, -1], stream))
+    state.apply(batch(state, [7 * HOUR, 5 * HOUR, -1], stream))
     metadata, changed = layout.dump(state, metadata, SECOND)
     return layout.fields(metadata, KEY), blobs | changed
 
@@ -56,7 +57,9 @@ def load(fields, blobs, stream=STREAM):
 
 def test_a_stored_state_is_loaded():
     fields, blobs = stored()
-    assert blobs.keys() == {f"{5 * HOUR}+{HOUR}", f"{7 * HOUR}+{HOUR}", "all"}
+    assert blobs.keys() == {
+        f"{pane}@8e9f39d0" for pane in (f"{5 * HOUR}+{HOUR}", f"{7 * HOUR}+{HOUR}", "all")
+    }
     state = load(fields, blobs)
     assert (state.accepted, state.windows.late, state.windows.undated, state.reports) == (5, {"1h": 1}, 1, 10)
 
@@ -114,8 +117,8 @@ def rewritten(totals=None, offset=None, cells=None):
     state = layout.load(STREAM, metadata, blobs)
     cells = cells or {}
     for name, change in cells.items():
-        state.changed.add(name)
-        change(state.cells[name])
+        state.changed.add(key_in(state, name))
+        change(cells_of(state)[name])
     after, changed = layout.dump(state, metadata, SECOND)
     said = json.loads(after.totals) | (totals or {})
     after = replace(after, totals=json.dumps(said), offset=state.offset if offset is None else offset)
@@ -123,6 +126,9 @@ def rewritten(totals=None, offset=None, cells=None):
 
 
 LATE = f"{7 * HOUR}+{HOUR}"
+WITHOUT_WINDOWS = {"offset": 5, "revision": 1, "most_reports": 10, "hamming_weight": True} | {
+    "documents": {"8e9f39d0": [0, False]}
+}
 
 
 def counts(*state, reports=None):
@@ -164,7 +170,16 @@ def counts(*state, reports=None):
         ({"totals": {"readmitted": [[0, 0]]}}, "readmitted"),
         ({"totals": {"rules": [{"offset": 5.0, "revision": 1, "most_reports": 10, "hamming_weight": True}]}}, "read"),
         ({"totals": {"rules": [{"offset": 5, "revision": 1, "most_reports": "9", "hamming_weight": True}]}}, "read"),
-        ({"totals": {"rules": [{"offset": 5, "revision": 1, "most_reports": 10, "hamming_weight": True}]}}, "a pane"),
+        ({"totals": {"rules": [WITHOUT_WINDOWS | {"documents": {}}]}}, "documents"),
+        ({"totals": {"rules": [WITHOUT_WINDOWS]}}, "a pane"),
+        ({"totals": {"rules": [WITHOUT_WINDOWS | {"documents": {"9f86d081": [0, False]}}]}}, "documents"),
+        ({"totals": {"rules": [WITHOUT_WINDOWS | {"documents": {"8e9f39d0": [-1, False]}}]}}, "read"),
+        ({"totals": {"rules": [WITHOUT_WINDOWS | {"documents": {"8e9f39d0": [0, 0]}}]}}, "read"),
+        ({"totals": {"rules": [WITHOUT_WINDOWS | {"documents": {"8e9f39d0": [0]}}]}}, "read"),
+        ({"totals": {"documents": {}}}, "of no recorded document"),
+        ({"totals": {"documents": {"8e9f39d0": 7}}}, "read"),
+        ({"totals": {"documents": {"8e9f39d0": {"protocol": "grr"}}}}, "is recorded as 8e9f39d0"),
+        ({"totals": {"documents": ["8e9f39d0"]}}, "read"),
         ({"offset": 0}, "offset"),
         ({"offset": 2**62}, "have offset"),
         ({"cells": {LATE: counts(1, 0, 0)}}, "sum to 1"),
@@ -197,23 +212,23 @@ ORACLES = {
 def test_sums_of_each_protocol_are_checked(name):
     oracle, sums = ORACLES[name]
     stream = ldp.Stream("one", oracle)
-    state = PartitionState.fresh(stream, 5)
+    state = ruled(stream, [Rule(5, 1, RecordLimits(None, hamming_weight=False))], 5)
     values = np.zeros(40, int)
     reports = oracle.perturb(values, rng=np.random.default_rng(2))
     frame = frames.encode(stream, reports)
-    state.set_rules([Rule(5, 1, RecordLimits(None, hamming_weight=False))])
-    state.apply(stream, Batch(0, 5, 6, Columns.of([5], [7], [frame])))
-    cell = state.cells["all"]
+    state.apply(Batch(0, 5, 6, Columns.of([5], [7], [frame])))
+    cell = cells_of(state)["all"]
     assert cell.reports == 40
-    metadata, blobs = layout.dump(state, layout.initial(lineage_of("g", stream, "t"), state), FIRST)
+    metadata, blobs = layout.dump(state, layout.initial(lineage_of("g", "t"), state), FIRST)
     assert (
-        load(layout.fields(metadata, KEY), blobs, stream).cells["all"].state.tolist() == cell.state.tolist()
+        cells_of(load(layout.fields(metadata, KEY), blobs, stream))["all"].state.tolist()
+        == cell.state.tolist()
     )
 
     def refused(counters):
         changed = replace(cell, state=np.array(counters))
-        damaged = dataclasses.replace(state, cells={"all": changed}, changed={"all"})
-        metadata, blobs = layout.dump(damaged, layout.initial(lineage_of("g", stream, "t"), state), FIRST)
+        damaged = dataclasses.replace(state, cells={key_in(state): {"": changed}}, changed={key_in(state)})
+        metadata, blobs = layout.dump(damaged, layout.initial(lineage_of("g", "t"), state), FIRST)
         with pytest.raises(StateLost, match="counting cannot reach"):
             load(layout.fields(metadata, KEY), blobs, stream)
 

@@ -9,10 +9,11 @@ import structlog
 import ldp
 from ldp.query import SetQuery
 from ldp.snapshot import Cut, Period, take
-from worker.counting.partition_state import Cell, PartitionState
+from tests.support.cells import key_in
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import Answer, Events, Unavailable
 from worker.counting.rules import RecordLimits, RequestedRule
-from worker.counting.windows import Pane, Windowing
+from worker.counting.windows import Windowing
 from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
 from worker.observe.progress import READY_TIMEOUT_SECONDS, SERVING, Progress, Step
@@ -360,7 +361,7 @@ def test_window_progress_of_a_partition_is_exported():
     state.windows.admit(7_200_000)
     assert shown() == [7200, 0, 0, 0]
     for hour in range(windowing.most_panes):
-        state.cells[str(Pane(hour * 3_600_000, 3_600_000))] = Cell(0, STREAM.oracle.zeros())
+        state.cell(key_in(state, f"{hour * 3_600_000}+3600000"))
     assert shown() == [7200, windowing.most_panes, 0, 1]
     listening.events.released(3)
     assert not [key for key in listening.samples() if ("partition", "3") in key[1]]

@@ -7,9 +7,10 @@ import pytest
 
 import ldp
 from ldp import frames
+from tests.support.cells import ruled
 from worker.counting import lateness
 from worker.counting.columns import Batch, Columns
-from worker.counting.partition_state import Cell, PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.rules import RecordLimits, Rule
 from worker.counting.windows import Windowing
 
@@ -109,9 +110,9 @@ def test_the_first_time_after_a_gap_is_a_time():
     good = frames.encode(stream, np.array([(2,)], stream.oracle.report_dtype))
     state = PartitionState.fresh(stream, 0)
     state.skip(5)
-    state.apply(stream, Batch(0, 5, 6, Columns.of([5], [-1], [good])))
+    state.apply(Batch(0, 5, 6, Columns.of([5], [-1], [good])))
     assert state.windows.gap_bounds == [(0, None)]
-    state.apply(stream, Batch(0, 6, 8, Columns.of([6, 7], [-1, 70], [good, good])))
+    state.apply(Batch(0, 6, 8, Columns.of([6, 7], [-1, 70], [good, good])))
     assert state.windows.gap_bounds == [(0, 70)]
 
 
@@ -126,7 +127,7 @@ def test_late_records_are_reported_equally_for_all_batch_boundaries(seed):
     for windowing in rng.sample(windowings, 3):
         rules.append(Rule(at, len(rules) + 1, RecordLimits(1, hamming_weight=True, windowing=windowing)))
         at += rng.randrange(1, 20)
-    state = PartitionState(0, 0, rules=rules, cells={"all": Cell(0, stream.oracle.zeros())})
+    state = ruled(stream, rules)
     times = [rng.randrange(-1, 12_000) for _ in range(50)]
     values = [good if rng.random() < 0.8 else b"noise" for _ in times]
     expected, newest, closed = {}, None, 0
@@ -145,7 +146,7 @@ def test_late_records_are_reported_equally_for_all_batch_boundaries(seed):
         end = min(len(times), first + rng.randrange(1, 30))
         offsets = range(first, end)
         batch = Batch(0, first, end, Columns.of(offsets, times[first:end], values[first:end]))
-        for late in state.apply(stream, batch, name_late=True).late_records:
+        for late in state.apply(batch, name_late=True).late_records:
             rows = zip(late.at, late.times, late.starts, late.closed, strict=True)
             found |= {first + int(i): (*map(int, facts), late.pane) for i, *facts in rows}
         first = end
@@ -158,12 +159,12 @@ def test_a_late_record_is_reported_only_when_it_is_counted():
     good = frames.encode(stream, np.array([(2,)], stream.oracle.report_dtype))
     windowing = Windowing(("all", "1s"), 0, 0)
     rule = Rule(0, 1, RecordLimits(1, hamming_weight=True, windowing=windowing))
-    state = PartitionState(0, 0, rules=[rule], cells={"all": Cell(0, stream.oracle.zeros())})
+    state = ruled(stream, [rule])
     n = windowing.most_panes
     times = [1000 * k for k in range(n + 1)] + [0]
     batch = Batch(0, 0, n + 2, Columns.of(range(n + 2), times, [good] * (n + 2)))
-    assert (state.apply(stream, batch, name_late=True).late_records, state.offset) == ([], n)
+    assert (state.apply(batch, name_late=True).late_records, state.offset) == ([], n)
     state.evict(3000)
     rest = Batch(0, n, n + 2, Columns.of([n, n + 1], times[n:], [good] * 2))
-    (late,) = state.apply(stream, rest, name_late=True).late_records
+    (late,) = state.apply(rest, name_late=True).late_records
     assert (late.at.tolist(), late.times.tolist(), late.closed.tolist()) == ([1], [0], [1000 * n])

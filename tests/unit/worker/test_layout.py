@@ -8,7 +8,9 @@ import pytest
 
 import ldp
 from ldp import frames
+from tests.support.cells import cells_of, key_in
 from worker.counting import layout
+from worker.counting.cells import Cell
 from worker.counting.columns import Batch, Columns
 from worker.counting.lineage import lineage_of
 from worker.counting.partition_state import PartitionState
@@ -16,6 +18,7 @@ from worker.counting.ports import StateLost
 
 STREAM = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3))
 COMMIT, OTHER = "ab" * 16, "cd" * 16
+NAME = "all@8e9f39d0"
 KEY = layout.meta_key("colours", 0)
 
 
@@ -23,8 +26,8 @@ def committed():
     state = PartitionState.fresh(STREAM, start=5)
     good = frames.encode(STREAM, np.array([(2,), (0,), (2,)], STREAM.oracle.report_dtype))
     state.skip(7)
-    state.apply(STREAM, Batch(0, 7, 12, Columns.of([7, 8, 10], [1005, 1001, 1009], [good, b"\x00", good])))
-    before = layout.initial(lineage_of("group", STREAM, "topic"), PartitionState.fresh(STREAM, 5))
+    state.apply(Batch(0, 7, 12, Columns.of([7, 8, 10], [1005, 1001, 1009], [good, b"\x00", good])))
+    before = layout.initial(lineage_of("group", "topic"), PartitionState.fresh(STREAM, 5))
     return state, *layout.dump(state, before, COMMIT)
 
 
@@ -32,29 +35,56 @@ def test_a_state_survives_a_round_trip():
     state, metadata, blobs = committed()
     again = layout.load(STREAM, layout.parse(layout.fields(metadata, KEY), KEY), blobs)
     assert dataclasses.replace(again, cells={}) == dataclasses.replace(state, cells={}, changed=set())
-    assert again.cells["all"].reports == 6
-    assert again.cells["all"].state.tolist() == [2, 0, 4]
+    assert cells_of(again)["all"].reports == 6
+    assert cells_of(again)["all"].state.tolist() == [2, 0, 4]
     assert (again.accepted, again.rejected, again.windows.watermark, again.gaps) == (
         2,
         {"version": 1},
         1009,
         [(5, 7)],
     )
-    again.cells["all"].state[0] = 9  # a loaded state can be counted on
+    cells_of(again)["all"].state[0] = 9  # a loaded state can be counted on
 
 
 def test_a_blob_has_the_documented_bytes():
     _, metadata, blobs = committed()
-    assert list(blobs) == ["all"]
-    blob = blobs["all"]
+    assert list(blobs) == [NAME]
+    blob = blobs[NAME]
     assert blob[:4] == b"LDP1"
     assert int.from_bytes(blob[4:8], "little") == 3
     assert int.from_bytes(blob[8:16], "little") == 12
     assert blob[16:32].hex() == COMMIT == metadata.commit_id
-    assert int.from_bytes(blob[32:40], "little") == 6
-    assert int.from_bytes(blob[40:44], "little") == 1
-    assert int.from_bytes(blob[44:48], "little") == crc32c.crc32c(b"all" + blob[:44] + blob[48:])
-    assert list(blob[48:]) == [2, 0, 4]
+    assert int.from_bytes(blob[32:36], "little") == 1  # one segment
+    assert int.from_bytes(blob[36:40], "little") == crc32c.crc32c(NAME.encode() + blob[:36] + blob[40:])
+    assert blob[40] == 0  # without a name
+    assert int.from_bytes(blob[41:49], "little") == 6
+    assert blob[49] == 1
+    assert list(blob[50:]) == [2, 0, 4]
+
+
+def test_a_blob_has_its_segments_in_ascending_order():
+    state, metadata, _ = committed()
+    document, key = state.document, key_in(state)
+    cells = {
+        "US:4.3": Cell(300, np.array([0, 300, 0])),
+        "DE": Cell(2, np.array([1, 0, 1])),
+        "~": Cell(0, np.zeros(3, int)),
+    }
+    state.cells, state.changed = {key: cells}, {key}
+    after, blobs = layout.dump(state, metadata, OTHER)
+    body = b"".join(
+        bytes([len(name)]) + name + reports.to_bytes(8, "little") + bytes([width])
+        for name, reports, width in ((b"DE", 2, 1), (b"US:4.3", 300, 2), (b"~", 0, 1))
+    )
+    body += bytes([1, 0, 1]) + bytes([0, 0, 44, 1, 0, 0]) + bytes(3)
+    assert blobs[NAME][40:] == body
+    assert int.from_bytes(blobs[NAME][32:36], "little") == 3
+    read = layout._cells(document, after, NAME, OTHER, blobs[NAME])
+    assert {name: (cell.reports, cell.state.tolist()) for name, cell in read.items()} == {
+        name: (cell.reports, cell.state.tolist()) for name, cell in cells.items()
+    }
+    with pytest.raises(StateLost, match=r"has the segments \['DE', 'US:4.3', '~'\]; its document has none"):
+        layout.load(STREAM, after, blobs)
 
 
 @pytest.mark.parametrize(
@@ -63,21 +93,21 @@ def test_a_blob_has_the_documented_bytes():
 )
 def test_entries_are_as_wide_as_the_largest_needs(most, width, monkeypatch):
     state, metadata, _ = committed()
-    state.cells["all"].state[:] = [1, most, 0]
+    cells_of(state)["all"].state[:] = [1, most, 0]
     after, blobs = layout.dump(state, metadata, OTHER)
-    blob = blobs["all"]
-    assert int.from_bytes(blob[40:44], "little") == width
-    assert len(blob) == 48 + 3 * width
-    assert [int.from_bytes(blob[48 + width * i :][:width], "little") for i in range(3)] == [1, most, 0]
+    blob = blobs[NAME]
+    assert blob[49] == width
+    assert len(blob) == layout.HEADER_BYTES + 3 * width == 50 + 3 * width
+    assert [int.from_bytes(blob[50 + width * i :][:width], "little") for i in range(3)] == [1, most, 0]
     monkeypatch.setattr(layout.invariants, "demand_state", lambda *_: None)  # never counted this many
-    again = layout.load(STREAM, after, blobs).cells["all"].state
+    again = cells_of(layout.load(STREAM, after, blobs))["all"].state
     assert (again.tolist(), again.dtype) == ([1, most, 0], np.int64)
     again[0] += 2**40  # counted on in full width
 
 
 def test_invalid_counts_are_never_stored():
     state, metadata, _ = committed()
-    state.cells["all"].state[1] = -1
+    cells_of(state)["all"].state[1] = -1
     with pytest.raises(ValueError, match="a count is -1"):
         layout.dump(state, metadata, OTHER)
 
@@ -85,29 +115,60 @@ def test_invalid_counts_are_never_stored():
 def test_an_unchanged_window_keeps_its_blob():
     state, metadata, blobs = committed()
     again = layout.load(STREAM, metadata, blobs)
-    again.apply(STREAM, Batch(0, 12, 14, Columns.of([12], [2000], [b""])))
+    again.apply(Batch(0, 12, 14, Columns.of([12], [2000], [b""])))
     after, changed = layout.dump(again, metadata, OTHER)
     assert changed == {}
-    assert (after.offset, after.commit_id, after.blobs) == (14, OTHER, {"all": COMMIT})
-    assert layout.load(STREAM, after, blobs).cells["all"].state.tolist() == state.cells["all"].state.tolist()
+    assert (after.offset, after.commit_id, after.blobs) == (14, OTHER, {NAME: COMMIT})
+    assert (
+        cells_of(layout.load(STREAM, after, blobs))["all"].state.tolist()
+        == cells_of(state)["all"].state.tolist()
+    )
+
+
+def sealed(blob):
+    checksum = crc32c.crc32c(NAME.encode() + blob[:36] + blob[40:])
+    return blob[:36] + checksum.to_bytes(4, "little") + blob[40:]
+
+
+def twice(blob):
+    """A blob with the same segment twice."""
+    return sealed(blob[:32] + b"\x02" + blob[33:40] + 2 * blob[40:50] + 2 * blob[50:])
+
+
+def named_otherwise(metadata):
+    return dataclasses.replace(metadata, blobs={"all@00c0ffee": COMMIT})
 
 
 @pytest.mark.parametrize(
     ("damage", "why"),
     [
         (lambda m, b: (m, {}), "are missing"),
-        (lambda m, b: (m, {"all": b["all"][:-8]}), "bytes"),
-        (lambda m, b: (m, {"all": b["all"][:-1]}), "bytes"),
-        (lambda m, b: (m, {"all": b["all"][:40] + b"\x02" + b["all"][41:]}), "bytes for 3 entries of 2"),
+        (lambda m, b: (m, {NAME: b[NAME][:-8]}), "bytes"),
+        (lambda m, b: (m, {NAME: b[NAME][:-1]}), "damaged"),
+        (lambda m, b: (m, {NAME: sealed(b[NAME][:-1])}), "cannot be read"),
+        (lambda m, b: (m, {NAME: sealed(b[NAME] + b"0")}), "cannot be read"),
         (
-            lambda m, b: (m, {"all": b["all"][:40] + b"\x03" + b["all"][41:] + bytes(6)}),
-            "bytes for 3 entries of 3",
+            lambda m, b: (m, {NAME: sealed(b[NAME][:49] + b"\x02" + b[NAME][50:])}),
+            r"3 entries of \[2\] bytes",
         ),
-        (lambda m, b: (m, {"all": b["all"][:40] + b"\x00" + b["all"][41:48]}), "bytes for 3 entries of 0"),
-        (lambda m, b: (m, {"all": b""}), "bytes"),
-        (lambda m, b: (m, {"all": b["all"] + bytes(8)}), "bytes"),
-        (lambda m, b: (m, {"all": b"XXXX" + b["all"][4:]}), "commit than the metadata"),
-        (lambda m, b: (dataclasses.replace(m, blobs={"all": OTHER}), b), "commit than the metadata"),
+        (
+            lambda m, b: (m, {NAME: sealed(b[NAME][:49] + b"\x03" + b[NAME][50:] + bytes(6))}),
+            r"entries of \[3\]",
+        ),
+        (lambda m, b: (m, {NAME: sealed(b[NAME][:49] + b"\x00" + b[NAME][50:50])}), r"3 entries of \[0\]"),
+        (lambda m, b: (m, {NAME: sealed(b[NAME][:32] + bytes(4) + b[NAME][36:])}), r"segments \[\] of"),
+        (lambda m, b: (m, {NAME: sealed(b[NAME][:32] + b"\xff" * 4 + b[NAME][36:])}), "cannot be read"),
+        (lambda m, b: (m, {NAME: sealed(b[NAME][:40] + b"\xff" + b[NAME][41:])}), "cannot be read"),
+        (lambda m, b: (m, {NAME: twice(b[NAME])}), r"segments \['', ''\] of"),
+        (lambda m, b: (m, {NAME: b""}), "bytes"),
+        (lambda m, b: (m, {NAME: b[NAME] + bytes(8)}), "damaged"),
+        (
+            lambda m, b: (dataclasses.replace(m, blobs={"all": COMMIT}), {"all": b[NAME]}),
+            "of no recorded document",
+        ),
+        (lambda m, b: (named_otherwise(m), {"all@00c0ffee": b[NAME]}), "of no recorded document"),
+        (lambda m, b: (m, {NAME: b"XXXX" + b[NAME][4:]}), "commit than the metadata"),
+        (lambda m, b: (dataclasses.replace(m, blobs={NAME: OTHER}), b), "commit than the metadata"),
         (lambda m, b: (dataclasses.replace(m, totals="{}"), b), "cannot be read"),
         (lambda m, b: (dataclasses.replace(m, totals="nonsense"), b), "cannot be read"),
     ],
@@ -128,15 +189,34 @@ def test_a_missing_field_is_state_loss(field):
 
 
 def test_lineages_distinguish_histories():
+    assert len({lineage_of("g", "t"), lineage_of("h", "t"), lineage_of("g", "u")}) == 3
+
+
+def test_counts_of_documents_that_the_stream_does_not_have_are_refused():
+    _, metadata, blobs = committed()
+    assert layout.load(ldp.Stream("renamed", STREAM.oracle), metadata, blobs).documents.keys() == {"8e9f39d0"}
     other = ldp.Stream("colours", ldp.GRR(epsilon="2", domain_size=3))
-    lineages = {
-        lineage_of("g", STREAM, "t"),
-        lineage_of("h", STREAM, "t"),
-        lineage_of("g", STREAM, "u"),
-        lineage_of("g", other, "t"),
-    }
-    assert len(lineages) == 4
-    assert lineage_of("g", ldp.Stream("renamed", STREAM.oracle), "t") in lineages
+    with pytest.raises(
+        StateLost, match="the recorded documents are 8e9f39d0; the configuration names none of them"
+    ):
+        layout.load(other, metadata, blobs)
+
+
+def test_a_document_is_proved_by_its_fingerprint():
+    _, metadata, blobs = committed()
+    totals = metadata.totals.replace('"epsilon": "1/1"', '"epsilon": "2/1"')
+    with pytest.raises(StateLost, match="is recorded as 8e9f39d0"):
+        layout.load(STREAM, dataclasses.replace(metadata, totals=totals), blobs)
+
+
+def test_labels_are_sealed_in_stored_documents():
+    stream = ldp.Stream("colours", STREAM.oracle, ["red", "green", "blue"])
+    state = PartitionState.fresh(stream, 5)
+    totals = layout.totals(state)
+    assert "green" not in totals
+    again = layout.load(stream, layout.initial(lineage_of("group", "topic"), state), {})
+    assert again.documents == state.documents
+    assert again.document.fingerprint == stream.fingerprint
 
 
 def test_all_keys_of_a_partition_share_a_hash_tag():
@@ -160,7 +240,7 @@ def test_metadata_of_another_partition_or_stream_is_lost_state(place):
 def test_a_blob_of_another_partition_is_refused():
     _, metadata, _ = committed()
     state, before, _ = committed()
-    state.changed = {"all"}
+    state.changed = {key_in(state)}
     _, blobs = layout.dump(state, before, OTHER)  # the same counts of the same offset
     with pytest.raises(StateLost, match="another format, size or commit than the metadata"):
         layout.load(STREAM, metadata, blobs)

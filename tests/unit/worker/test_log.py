@@ -77,7 +77,7 @@ def log(monkeypatch):
     log = kafka_log.KafkaLog(Consumer(), "reports", kafka_log._WAITING * BUDGET, ThreadPoolExecutor(1))
     log.poll(0)  # notes the membership
     for partition in range(10):
-        log.start(partition, 0, [first(RequestedRule(), 0)])
+        log.start(partition, 0, [first(RequestedRule(), 0, "8e9f39d0")])
     yield log
     log.close()
 
@@ -132,7 +132,7 @@ def test_a_damaged_partition_does_not_block_the_others(log):
             while True:
                 counted += [one.partition for one in log.poll(0)]
         for partition in range(10):
-            log.start(partition, counted.count(partition), [first(RequestedRule(), 0)])
+            log.start(partition, counted.count(partition), [first(RequestedRule(), 0, "8e9f39d0")])
     assert counted == [4, 4, 4]
     assert len(log._suspects[3]) == 1
 
@@ -146,7 +146,7 @@ def test_only_equal_bytes_in_two_fetches_are_damage_in_the_log(log, again):
     log._consumer.ready.append({3: [damaged]})
     with pytest.raises(Unavailable, match="at offset 1 fails"):
         log.poll(0)
-    log.start(3, 0, [first(RequestedRule(), 0)])
+    log.start(3, 0, [first(RequestedRule(), 0, "8e9f39d0")])
     log._consumer.ready.append({3: [damaged if again == "the same" else written]})
     (handed,) = log.poll(0)
     assert (handed.start, handed.end, handed.columns.offsets.tolist()) == (

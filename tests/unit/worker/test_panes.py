@@ -9,6 +9,7 @@ import pytest
 
 import ldp
 from ldp import frames
+from tests.support.cells import cells_of, key_in, ruled
 from worker.config import Served
 from worker.config.schema import Snapshots
 from worker.config.snapshots import snapshot_cost
@@ -16,13 +17,12 @@ from worker.counting import lateness, layout
 from worker.counting.columns import Batch, Columns, Unreadable
 from worker.counting.head import Head
 from worker.counting.lineage import lineage_of
-from worker.counting.partition_state import PartitionState
 from worker.counting.rules import RecordLimits, RequestedRule, Rule
 from worker.counting.windows import Windowing
 from worker.publishing import window_progress
 
 STREAM = ldp.Stream("panes", ldp.GRR("1", 3))
-LINEAGE = lineage_of("group", STREAM, "topic")
+LINEAGE = lineage_of("group", "topic")
 MINUTE = 60_000
 FAR = 253_370_678_400_000
 """9998-12-31, in milliseconds: this and later values are invalid times."""
@@ -181,8 +181,10 @@ class Plain:
 
 
 def said(state):
-    cells = {name: cell.state.tolist() for name, cell in state.cells.items()}
-    assert {name: cell.reports for name, cell in state.cells.items()} == {n: sum(c) for n, c in cells.items()}
+    cells = {name: cell.state.tolist() for name, cell in cells_of(state).items()}
+    assert {name: cell.reports for name, cell in cells_of(state).items()} == {
+        n: sum(c) for n, c in cells.items()
+    }
     assert state.total().state.tolist() == [sum(entries) for entries in zip(*cells.values(), strict=True)]
     stored = {"rejected": state.rejected, "accepted": state.accepted, "cells": cells} | state.windows.stored()
     return {name: value for name, value in stored.items() if name not in ("gap_bounds", "admitted_from")}
@@ -209,13 +211,12 @@ def test_reports_are_placed_in_batches_as_record_by_record(seed):
     rng = random.Random(f"panes {seed}")
     log = make_log(rng, rng.choice([5, 40, 150]))
     listed, start, end = make_rules(rng, log), log[0][0], log[-1][0] + 1
-    state, plain = PartitionState.fresh(STREAM, start), Plain(listed, start)
-    state.set_rules(listed)
+    state, plain = ruled(STREAM, listed, start), Plain(listed, start)
     longest = rng.choice([1, 4, 30, 200])
     while state.offset < end:
         until = min(end, state.offset + rng.randint(1, longest))
         at = state.offset
-        verdicts = state.apply(STREAM, batch_of(log, at, until)).verdicts
+        verdicts = state.apply(batch_of(log, at, until)).verdicts
         counted = [one for one in log if at <= one[0] < state.offset]
         assert len(verdicts) == len(counted)
         for one in counted:
@@ -225,8 +226,8 @@ def test_reports_are_placed_in_batches_as_record_by_record(seed):
         if state.offset < until:  # no capacity was left for the next one
             following = next(one for one in log if one[0] == state.offset)
             assert not plain.count(*following)
-            assert len(state.apply(STREAM, batch_of(log, state.offset, until)).verdicts) == 0
-            line = sorted(sum(map(int, name.split("+"))) for name in state.cells if name != "all")[
+            assert len(state.apply(batch_of(log, state.offset, until)).verdicts) == 0
+            line = sorted(sum(map(int, name.split("+"))) for name in cells_of(state) if name != "all")[
                 rng.choice([0, -1])
             ]
             state.evict(line)
@@ -245,11 +246,10 @@ def test_reports_are_placed_in_batches_as_record_by_record(seed):
 
 def run(times, windowing, cuts=(), before=None):
     """Counts a report at each of some times; the state."""
-    state = PartitionState.fresh(STREAM, 0)
-    state.set_rules(before or [Rule(0, 1, RecordLimits(None, True, None, windowing))])
+    state = ruled(STREAM, before or [Rule(0, 1, RecordLimits(None, True, None, windowing))])
     log = [(offset, time, [offset % 3]) for offset, time in enumerate(times)]
     for a, b in itertools.pairwise([0, *cuts, len(times)]):
-        state.apply(STREAM, batch_of(log, a, b))
+        state.apply(batch_of(log, a, b))
     return state
 
 
@@ -265,7 +265,7 @@ def test_a_changed_grace_moves_the_watermark_only_after_its_first_record(cuts):
         Rule(1, 2, RecordLimits(None, True, None, HOURLY)),
     ]
     state = run([5 * HOUR, 3 * HOUR, 4 * HOUR - 1], None, cuts, rules)
-    assert state.cells.keys() == {"all", f"{5 * HOUR}+{HOUR}", f"{3 * HOUR}+{HOUR}"}
+    assert cells_of(state).keys() == {"all", f"{5 * HOUR}+{HOUR}", f"{3 * HOUR}+{HOUR}"}
     assert state.windows.late == {"1h": 1}
     assert state.windows.closed == 5 * HOUR
 
@@ -274,7 +274,7 @@ def test_a_changed_grace_moves_the_watermark_only_after_its_first_record(cuts):
 @pytest.mark.parametrize("far", [2**63 - 1, 2**63 - HOUR, FAR])
 def test_the_last_possible_time_does_not_overflow(far, cuts):
     state = run([HOUR, far, -(2**63)], HOURLY, cuts)
-    assert state.cells.keys() == {"all", f"{HOUR}+{HOUR}"}
+    assert cells_of(state).keys() == {"all", f"{HOUR}+{HOUR}"}
     w = state.windows
     assert (w.late, w.undated, w.watermark, w.closed) == (
         {},
@@ -283,7 +283,7 @@ def test_the_last_possible_time_does_not_overflow(far, cuts):
         HOUR,
     )
     last = run([HOUR, FAR - 1, far], HOURLY, cuts)
-    assert last.cells.keys() == {"all", f"{HOUR}+{HOUR}", f"{FAR - HOUR}+{HOUR}"}
+    assert cells_of(last).keys() == {"all", f"{HOUR}+{HOUR}", f"{FAR - HOUR}+{HOUR}"}
     w = last.windows
     assert (w.late, w.undated, w.watermark, w.closed) == ({}, 1, FAR - 1, FAR - 1)
 
@@ -298,7 +298,7 @@ def test_undated_records_are_accepted_and_move_no_watermark(cuts):
         -1,
         0,
     )
-    assert state.cells.keys() == {"all"}
+    assert cells_of(state).keys() == {"all"}
 
 
 def test_a_gap_keeps_its_watermark_and_the_first_later_time():
@@ -308,25 +308,24 @@ def test_a_gap_keeps_its_watermark_and_the_first_later_time():
     assert state.windows.gap_bounds == [(2 * HOUR, None)] * 2
     log = [(6, -1, [0]), (7, 3 * HOUR, b""), (8, HOUR, [0]), (9, 2 * HOUR, [0])]
     log += [(10, 2 * HOUR, [0]), (11, 4 * HOUR, [0]), (12, 3 * HOUR, [0])]
-    state.apply(STREAM, batch_of(log, 6, 10))  # a late record, or one that is not newer, moves nothing
+    state.apply(batch_of(log, 6, 10))  # a late record, or one that is not newer, moves nothing
     assert state.windows.gap_bounds == [(2 * HOUR, None)] * 2
-    state.apply(STREAM, batch_of(log, 10, 13))
+    state.apply(batch_of(log, 10, 13))
     assert state.windows.gap_bounds == [(2 * HOUR, 4 * HOUR)] * 2
     assert state.gaps == [(1, 4), (4, 6)]
 
 
 def test_the_watermark_of_an_admitted_partition_has_a_minimum():
-    state = PartitionState.fresh(STREAM, 0)
-    state.set_rules([Rule(0, 1, RecordLimits(None, True, None, HOURLY))])
+    state = ruled(STREAM, [Rule(0, 1, RecordLimits(None, True, None, HOURLY))])
     state.windows.admit(2 * HOUR)
     log = [(0, 2 * HOUR - 1, [0]), (1, 2 * HOUR, [1])]
-    state.apply(STREAM, batch_of(log, 0, 2))
+    state.apply(batch_of(log, 0, 2))
     assert (state.windows.admitted_from, state.windows.closed, state.windows.late) == (
         2 * HOUR,
         2 * HOUR,
         {"1m": 1},
     )
-    assert state.cells.keys() == {"all", f"{2 * HOUR}+{HOUR}"}
+    assert cells_of(state).keys() == {"all", f"{2 * HOUR}+{HOUR}"}
     state.windows.admit(HOUR)
     assert state.windows.closed == 2 * HOUR  # it never falls
 
@@ -348,30 +347,28 @@ def test_a_window_is_the_sum_of_its_panes_at_any_length():
 def test_counting_stops_exactly_at_the_record_that_needs_a_pane_too_many():
     windowing = Windowing(("1h",))
     assert windowing.most_panes == 6
-    state = PartitionState.fresh(STREAM, 0)
-    state.set_rules([Rule(0, 1, RecordLimits(None, True, None, windowing))])
+    state = ruled(STREAM, [Rule(0, 1, RecordLimits(None, True, None, windowing))])
     log = [(at, at * HOUR, [0]) for at in range(6)]
     log += [(6, 0, b""), (7, 5 * HOUR, [1]), (8, 9 * HOUR, [2]), (9, 0, b"\x07noise")]
     bad = Unreadable(10, 12, 5, "", "codec")
     batch = dataclasses.replace(batch_of(log, 0, 12), unreadable=(bad,))
-    assert state.apply(STREAM, batch).verdicts.tolist()[:6] == [0] * 6
+    assert state.apply(batch).verdicts.tolist()[:6] == [0] * 6
     assert (state.offset, state.accepted, state.rejected) == (8, 7, {"empty": 1})
-    assert state.cells[f"{5 * HOUR}+{HOUR}"].state.tolist() == [1, 1, 0]
+    assert cells_of(state)[f"{5 * HOUR}+{HOUR}"].state.tolist() == [1, 1, 0]
     state.evict(HOUR)
     rest = dataclasses.replace(batch_of(log, 8, 12), unreadable=(bad,))
-    assert len(state.apply(STREAM, rest).verdicts) == 2
+    assert len(state.apply(rest).verdicts) == 2
     assert (state.offset, state.accepted) == (12, 8)
     assert state.rejected == {"empty": 1, "version": 1, "batch": 1}
-    assert f"{9 * HOUR}+{HOUR}" in state.cells
+    assert f"{9 * HOUR}+{HOUR}" in cells_of(state)
 
 
 @pytest.mark.parametrize("windows", [("24h every 1h",), ("1h", "90m every 30m"), ("2h",)])
 def test_a_snapshot_has_no_more_windows_than_its_computed_cost(windows):
     windowing = Windowing(("all", *windows))
-    state, most = PartitionState.fresh(STREAM, 0), windowing.most_panes
-    state.set_rules([Rule(0, 1, RecordLimits(None, True, None, windowing))])
+    state, most = ruled(STREAM, [Rule(0, 1, RecordLimits(None, True, None, windowing))]), windowing.most_panes
     log = [(at, 24 * HOUR + at * windowing.pane, [0]) for at in range(most + 1)]
-    state.apply(STREAM, batch_of(log, 0, most + 1))
+    state.apply(batch_of(log, 0, most + 1))
     assert len(state.panes) == state.offset == most  # it has no capacity for one more
     due = window_progress.decide(Head(), {0: state}, [0], lambda _: False).due
     served = Served(
@@ -381,14 +378,13 @@ def test_a_snapshot_has_no_more_windows_than_its_computed_cost(windows):
 
 
 def test_a_pane_dropped_in_its_commit_is_not_written():
-    state = PartitionState.fresh(STREAM, 0)
-    state.set_rules([Rule(0, 1, RecordLimits(None, True, None, Windowing(("1h",))))])
-    state.apply(STREAM, batch_of([(0, 0, [0]), (1, 2 * HOUR, [1])], 0, 2))
-    assert {f"0+{HOUR}", f"{2 * HOUR}+{HOUR}"} < state.changed
+    state = ruled(STREAM, [Rule(0, 1, RecordLimits(None, True, None, Windowing(("1h",))))])
+    state.apply(batch_of([(0, 0, [0]), (1, 2 * HOUR, [1])], 0, 2))
+    assert {key_in(state, f"0+{HOUR}"), key_in(state, f"{2 * HOUR}+{HOUR}")} < state.changed
     state.evict(HOUR)
     metadata, blobs = layout.dump(state, layout.initial(LINEAGE, state), "ab" * 16)
-    assert blobs.keys() == metadata.blobs.keys() == {"all", f"{2 * HOUR}+{HOUR}"}
-    assert state.cells["all"].state.tolist() == [1, 0, 0]
+    assert blobs.keys() == metadata.blobs.keys() == {"all@8e9f39d0", f"{2 * HOUR}+{HOUR}@8e9f39d0"}
+    assert cells_of(state)["all"].state.tolist() == [1, 0, 0]
 
 
 def test_ages_include_their_upper_bound():

@@ -17,8 +17,9 @@ from worker.counting import layout
 from worker.counting.columns import Batch, Columns
 from worker.counting.head import Head
 from worker.counting.lineage import lineage_of
-from worker.counting.partition_state import ALL, PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import StoredPartition
+from worker.counting.windows import ALL
 from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
 from worker.observe.progress import Progress
@@ -184,13 +185,13 @@ class Counted:
 
     def __init__(self):
         self.state = PartitionState.fresh(STREAM, 0)
-        self.metadata = layout.initial(lineage_of("group", STREAM, "topic-1"), self.state)
+        self.metadata = layout.initial(lineage_of("group", "topic-1"), self.state)
 
     def count(self, values):
         reports = np.array([(value,) for value in values], STREAM.oracle.report_dtype)
         offset = self.state.offset
         columns = Columns.of([offset], [1000], [frames.encode(STREAM, reports)])
-        self.state.apply(STREAM, Batch(0, offset, offset + 1, columns))
+        self.state.apply(Batch(0, offset, offset + 1, columns))
 
     def peek(self, _):
         return self.metadata

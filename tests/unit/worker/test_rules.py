@@ -9,6 +9,7 @@ import pytest
 
 import ldp
 from ldp import frames
+from tests.support.cells import cells_of, naming, ruled
 from worker.counting import layout, rules
 from worker.counting.columns import Batch, Columns
 from worker.counting.partition_state import PartitionState
@@ -81,7 +82,7 @@ def test_alternating_old_and_new_workers_never_flap():
     for seed in range(500):
         rng = random.Random(seed)
         workers = rng.sample(some, rng.randint(1, 5))
-        history = [rules.first(workers[0], 0)]
+        history = [rules.first(workers[0], 0, "8e9f39d0")]
         for offset in range(200):
             decided = rules.decide(history, rng.choice(workers), offset)
             if isinstance(decided, Rule):
@@ -112,14 +113,14 @@ def test_a_batch_is_counted_by_the_rule_of_each_offset():
             return most is None or sizes[offset] <= most
 
         for cut in (0, 5, 40):
-            state = PartitionState(0, 0, history, cells=PartitionState.fresh(STREAM, 0).cells)
+            state = ruled(STREAM, history)
             verdicts = [
-                *state.apply(STREAM, batch(sizes[:cut])).verdicts,
-                *state.apply(STREAM, batch(sizes[cut:], cut)).verdicts,
+                *state.apply(batch(sizes[:cut])).verdicts,
+                *state.apply(batch(sizes[cut:], cut)).verdicts,
             ]
             many = frames.VERDICTS.index(frames.Reason.MANY)
             assert verdicts == [0 if fits(o) else many for o in range(40)]
-            assert state.cells["all"].reports == sum(sizes[o] for o in range(40) if fits(o))
+            assert cells_of(state)["all"].reports == sum(sizes[o] for o in range(40) if fits(o))
             assert state.accepted + state.rejected.get("many", 0) == 40
             assert state.windows.watermark == max(1000 + o for o in range(40) if fits(o))
 
@@ -130,6 +131,6 @@ def test_rules_are_stored():
     metadata, blobs = layout.dump(state, layout.initial("", state), "ab" * 16)
     assert (
         layout.load(STREAM, metadata, blobs).rules
-        == [Rule(5, 3, B), Rule(70, 4, A)]
+        == naming(STREAM, [Rule(5, 3, B), Rule(70, 4, A)])
         == layout.recorded(metadata)
     )

@@ -9,9 +9,10 @@ import pytest
 
 import ldp
 from ldp.consistency import METHODS
+from tests.support.cells import cells_of
 from worker.audit.comparison import assess
 from worker.audit.records import Records
-from worker.counting import layout
+from worker.counting import layout, rules
 from worker.counting.columns import Batch, Columns
 from worker.counting.head import Head
 from worker.counting.lineage import differing, lineage_of, newer
@@ -23,7 +24,7 @@ STORED = {path.stem: json.loads(path.read_text()) for path in (VECTORS / "redis-
 GROUP, TOPIC_ID = "ldp-worker-colours", "J9XkU2mHRxq0bVtnYd3Qpw"
 KEY = layout.meta_key("colours", 0)
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3))
-OURS = lineage_of(GROUP, STREAM, TOPIC_ID)
+OURS = lineage_of(GROUP, TOPIC_ID)
 
 
 @pytest.fixture(params=sorted(STORED))
@@ -49,7 +50,7 @@ def said(state):
         "state": total.state.tolist(),
         "cells": {
             name: {"reports": cell.reports, "state": cell.state.tolist()}
-            for name, cell in state.cells.items()
+            for name, cell in cells_of(state).items()
         },
         "accepted": state.accepted,
         "rejected": dict(state.rejected),
@@ -62,7 +63,7 @@ def said(state):
         "first_start": state.windows.first_start,
         "gaps": [list(gap) for gap in state.gaps],
         "gap_bounds": [list(times) for times in state.windows.gap_bounds],
-        "rules": [rule.as_json() for rule in state.rules],
+        "rules": rules.published(state.rules, "8e9f39d0"),
     }
 
 
@@ -71,32 +72,34 @@ def test_stored_vectors_are_read_as_they_were_counted(vector):
     assert differing(metadata.lineage, OURS) == []
     assert newer(metadata.lineage) is None
     assert said(state) == vector["counted"]
+    assert [sealed.parsed for sealed in state.documents.values()] == [STREAM.document()]
 
 
 def test_blobs_of_the_vectors_match_the_layout(vector):
     fields, cells = vector["fields"], vector["counted"]["cells"]
     commits = json.loads(fields["blobs"])
-    assert vector["blobs"].keys() == commits.keys() == (cells.keys() if fields["commit_id"] else set())
+    assert vector["blobs"].keys() == commits.keys()
+    assert commits.keys() == ({f"{name}@8e9f39d0" for name in cells} if fields["commit_id"] else set())
     for name, blob in vector["blobs"].items():
-        magic, entries, at, written, reports, *state = counts_of(bytes.fromhex(blob))
-        assert (magic, entries, written.hex()) == (b"LDP1", 3, commits[name])
+        magic, entries, at, written, segments, _, length, reports, *state = counts_of(bytes.fromhex(blob))
+        assert (magic, entries, written.hex(), segments, length) == (b"LDP1", 3, commits[name], 1, 0)
         newest, end = commits[name] == fields["commit_id"], int(fields["offset"])
         assert at == end if newest else at < end
-        assert len(blob) // 2 == 48 + 3 * (2 if max(state) > 255 else 1)
-        assert {"reports": reports, "state": state} == cells[name]
+        assert len(blob) // 2 == 50 + 3 * (2 if max(state) > 255 else 1)
+        assert {"reports": reports, "state": state} == cells[name.removesuffix("@8e9f39d0")]
 
 
 def counts_of(blob):
     """Content of a blob of three entries, from the bytes that its layout defines."""
-    *said, width = struct.unpack_from("<4sIq16sqI", blob)
-    return *said, *struct.unpack_from(f"<3{ {1: 'B', 2: 'H', 4: 'I', 8: 'Q'}[width] }", blob, 48)
+    *said, width = struct.unpack_from("<4sIq16sIIBqB", blob)
+    return *said, *struct.unpack_from(f"<3{ {1: 'B', 2: 'H', 4: 'I', 8: 'Q'}[width] }", blob, 50)
 
 
 def test_resumed_vectors_are_stored_in_the_current_layout(vector):
     """Nothing is rewritten that need not be: the fields come out as they went in, the lineage's text above all."""
     metadata, state = read(vector)
     assert layout.fields(metadata, KEY) == vector["fields"]
-    state.apply(STREAM, Batch(0, state.offset, state.offset + 1, Columns.of([], [], [])))
+    state.apply(Batch(0, state.offset, state.offset + 1, Columns.of([], [], [])))
     if vector["fields"]["commit_id"]:
         assert state.changed == set()
     after, blobs = layout.dump(state, metadata, "ab" * 16)
@@ -125,7 +128,6 @@ def test_a_lineage_is_compared_by_its_content_and_not_its_text():
     [
         ({"group": "other"}, ["group is 'other' there, 'ldp-worker-colours' here"]),
         ({"topic_id": "new"}, [f"topic_id is 'new' there, '{TOPIC_ID}' here"]),
-        ({"fingerprint": "00c0ffee"}, ["fingerprint is '00c0ffee' there, '8e9f39d0' here"]),
         ({"layout": "1"}, ["layout is '1' there, 1 here"]),
         ({"layout": 0}, ["layout is 0 there, 1 here"]),
         ({"layout": 2}, []),
@@ -139,7 +141,6 @@ def test_only_immutable_settings_make_another_history(change, why):
 def test_an_invalid_lineage_differs_in_every_field():
     for stored in ("", "nonsense", "[]", "{}"):
         assert [text.split()[0] for text in differing(stored, OURS)] == [
-            "fingerprint",
             "group",
             "topic_id",
             "layout",
@@ -184,7 +185,7 @@ GAP = (
 def test_the_audit_recounts_the_vectors_from_their_log(name, outcome):
     vector = STORED[name]
     log = [(record["timestamp"], bytes.fromhex(record["value"])) for record in vector["log"]]
-    blobs = {"all": None} | {window: bytes.fromhex(blob) for window, blob in vector["blobs"].items()}
+    blobs = {window: bytes.fromhex(blob) for window, blob in vector["blobs"].items()}
     row = assess(
         STREAM.document(),
         0,
@@ -205,7 +206,7 @@ def head(name):
 
 
 def test_a_head_of_the_current_version_is_read():
-    rules = head("head")["rules"]["0"]
+    listed = head("head")["rules"]["0"]
     read = Head.parse(head("head"))
     assert read == Head(
         sequence=12,
@@ -213,14 +214,47 @@ def test_a_head_of_the_current_version_is_read():
         reports=7,
         gaps={0: [(2, 4)]},
         uncounted=(1,),
-        rules={0: rules},
-        lineage={"fingerprint": "8e9f39d0", "group": GROUP, "topic_id": TOPIC_ID},
+        rules={0: listed},
+        lineage={"group": GROUP, "topic_id": TOPIC_ID},
+        documents={"8e9f39d0": STREAM.hashed.decode()},
         methods=tuple(METHODS),
     )
-    assert read.foreign(OURS) == []
-    assert dataclasses.replace(read, lineage={"group": "x"}).foreign(OURS) == [
+    assert read.foreign(STREAM, OURS) == []
+    assert read.foreign(ldp.Stream("colours", ldp.GRR("2", 3)), OURS) == [
+        "the recorded documents are 8e9f39d0; the configuration names none of them"
+    ]
+    assert dataclasses.replace(read, lineage={"group": "x"}).foreign(STREAM, OURS) == [
         f"group 'x' there, {GROUP!r} here"
     ]
+
+
+def test_the_first_rule_of_a_head_accepts_the_first_document():
+    first, second = Head.parse(head("head")).rules_of(0)
+    assert (first.documents, second.documents) == ({"8e9f39d0": (0, False)}, {})
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"document": {"protocol": "grr", "epsilon": "2/1", "domain_size": 3}}, "is recorded as 8e9f39d0"),
+        ({"document": []}, "documents"),
+        ({"reports": -1}, "documents.reports"),
+        ({"variance_share": None}, "documents.variance_share"),
+        ({"retired": 0}, "documents.retired"),
+        ({"partitions": "2"}, "documents.partitions"),
+        ({"fingerprint": "9f86d081"}, "is recorded as 9f86d081"),
+    ],
+)
+def test_a_head_with_an_invalid_document_is_refused(change, why):
+    (entry,) = head("head")["documents"]
+    with pytest.raises(ValueError, match=why):
+        Head.parse(head("head") | {"documents": [entry | change]})
+
+
+def test_a_head_without_documents_is_refused():
+    for documents in ([], head("head")["documents"] * 17, {}, None):
+        with pytest.raises(ValueError, match="documents"):
+            Head.parse(head("head") | {"documents": documents})
 
 
 def test_a_head_of_a_newer_version_is_refused():

@@ -40,7 +40,7 @@ def test_poisoning_reports_raise_alarms_and_recounted_ones_are_skipped():
         state = PartitionState.fresh(STREAM, 0)
         for start in (0, 2):
             one = batch(start, same, same)
-            watching.look(one, state.apply(STREAM, one).reports)
+            watching.look(one, state.apply(one).reports)
         assert state.reports == 8
         assert [test for test, *_ in told] == ["repeats"], again
     assert told[0][2].startswith("pairs of equal reports in a block: 28; at most")
@@ -63,7 +63,7 @@ def test_only_counted_records_are_examined(configured):
         state.windows.admit(0)
     reports = STREAM.oracle.perturb([1, 2, 3, 4])
     records = [frames.encode(STREAM, reports[:1]), b"noise", frames.encode(STREAM, reports[1:])]
-    applied = state.apply(STREAM, batch(0, *records))
+    applied = state.apply(batch(0, *records))
     assert np.array_equal(np.concatenate(applied.reports), reports)
     assert state.reports == 4
 
@@ -75,7 +75,7 @@ def test_records_over_the_pane_limit_are_not_examined():
     record = frames.encode(STREAM, STREAM.oracle.perturb([1]))
     n = most + 2
     columns = Columns.of(range(n), [1000 * i for i in range(n)], [record] * n)
-    applied = state.apply(STREAM, Batch(0, 0, n, columns))
+    applied = state.apply(Batch(0, 0, n, columns))
     assert sum(map(len, applied.reports)) == state.reports < n
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from worker.counting.windows import LONGEST, Pane, Window, Windowing, milliseconds, pane_of, parse, parse_all
+from worker.counting.cells import CellKey, key_of
+from worker.counting.windows import LONGEST, Pane, Window, Windowing, milliseconds, parse, parse_all
 
 SHAPES = [(1, 1), (3, 3), (6, 2), (6, 3), (10, 5), (12, 4)]
 
@@ -54,17 +55,25 @@ def test_the_bound_covers_panes_kept_open_by_reports_of_a_partition():
 @pytest.mark.parametrize("start", [0, 1, 3_600_000, 2**62])
 def test_pane_names_survive_a_round_trip(start):
     pane = Pane(start, 1_200_000)
-    assert pane_of(str(pane)) == pane
     assert pane.end == start + 1_200_000
-    assert pane_of("all") is None
+    for key in (CellKey(pane, "00c0ffee"), CellKey(None, "8e9f39d0")):
+        assert key_of(str(key)) == key
 
 
 @pytest.mark.parametrize(
-    "name", ["", "All", "0", "-1+5", "01+5", "5+0", "5+05", "5+", "+5", "5+5+5", " 5+5", "5+5\n", "٥+5"]
+    "pane", ["", "All", "0", "-1+5", "01+5", "5+0", "5+05", "5+", "+5", "5+5+5", " 5+5", "5+5\n", "٥+5"]
 )
-def test_invalid_cell_names_are_refused(name):
+def test_names_of_invalid_panes_are_refused(pane):
     with pytest.raises(ValueError, match="a cell is 'all' or"):
-        pane_of(name)
+        key_of(f"{pane}@8e9f39d0")
+
+
+@pytest.mark.parametrize(
+    "document", ["", "@", "@8e9f39d", "@8e9f39d00", "@8E9F39D0", "@8e9f39d0\n", "@8e9f39d0@"]
+)
+def test_names_of_invalid_documents_are_refused(document):
+    with pytest.raises(ValueError, match="a cell is 'all' or"):
+        key_of(f"all{document}")
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ class Partition:
     def __init__(self, rng, records, limits, changes=(), stream=STREAM):
         self.rng, self.stream, self.commits = rng, stream, 0
         self.counting = Counting(rng, records, limits, changes, stream)
-        self.metadata = layout.initial(lineage_of(GROUP, stream, "t"), self.state)
+        self.metadata = layout.initial(lineage_of(GROUP, "t"), self.state)
         self.blobs = {}
 
     @property
@@ -45,7 +45,9 @@ class Partition:
     def commit(self):
         self.commits += 1
         self.metadata, blobs = layout.dump(self.state, self.metadata, f"{self.commits:032x}")
-        self.blobs = {name: blob for name, blob in (self.blobs | blobs).items() if name in self.state.cells}
+        self.blobs = {
+            name: blob for name, blob in (self.blobs | blobs).items() if name in self.metadata.blobs
+        }
         self.state.changed = set()
 
 

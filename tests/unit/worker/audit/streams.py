@@ -7,6 +7,7 @@ import pytest
 
 import ldp
 from ldp import frames
+from tests.support.cells import naming
 from worker.counting.columns import Batch, Columns
 from worker.counting.partition_state import PartitionState
 
@@ -47,12 +48,12 @@ every_stream = pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS.k
 def counted_by_worker(stream, records, start=0, cuts=(), recorded=None):
     """The worker's path over the same records, in batches cut at the given indices."""
     state = PartitionState.fresh(stream, start)
-    state.rules = recorded or state.rules
+    state.rules = naming(stream, recorded or state.rules)
     edges = [0, *cuts, len(records)]
     for first, last in pairwise(edges):
         part = records[first:last]
         columns = Columns.of(range(start + first, start + last), [t for t, _ in part], [v for _, v in part])
-        state.apply(stream, Batch(0, start + first, start + last, columns))
+        state.apply(Batch(0, start + first, start + last, columns))
     return state
 
 

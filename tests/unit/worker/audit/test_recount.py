@@ -12,6 +12,7 @@ import pytest
 import ldp
 from ldp import frames
 from ldp.oracles import PROTOCOLS
+from tests.support.cells import cells_of
 from tests.support.wire_vectors import streams
 from tests.unit.worker.audit.streams import STREAMS, counted_by_worker, every_stream, frame, some_reports
 from worker.audit import AuditError
@@ -36,8 +37,8 @@ def assert_agree(stream, records, cuts=()):
             assert reasons[0] == reasons[1], record[1]
     assert dict(mine.rejected) == theirs.rejected
     assert (mine.accepted, mine.watermark) == (theirs.accepted, theirs.windows.watermark)
-    assert mine.reports == theirs.cells["all"].reports
-    np.testing.assert_array_equal(mine.state, theirs.cells["all"].state)
+    assert mine.reports == cells_of(theirs)["all"].reports
+    np.testing.assert_array_equal(mine.state, cells_of(theirs)["all"].state)
     return mine
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import ldp
 from ldp import frames
+from tests.support.cells import cells_of
 from tests.unit.worker.audit.streams import STREAMS, counted_by_worker, every_stream, frame, some_reports
 from worker.audit import PartitionVerdict
 from worker.audit.comparison import Newest, assess
@@ -31,6 +32,7 @@ STREAM = STREAMS["olh-mul32"]
 START = 100
 COMMIT = "0123456789abcdef" * 2
 KEY = layout.meta_key("s", 0)
+NAME = f"all@{STREAM.fingerprint.hex()}"
 
 
 def log(n=50, seed=1):
@@ -44,7 +46,7 @@ def log(n=50, seed=1):
 
 def stored(state, group=GROUP, stream=STREAM):
     """The store after a commit of a state."""
-    before = layout.initial(lineage_of(group, stream, "topic-id"), PartitionState.fresh(stream, state.start))
+    before = layout.initial(lineage_of(group, "topic-id"), PartitionState.fresh(stream, state.start))
     metadata, blobs = layout.dump(state, before, COMMIT)
     return layout.fields(metadata, KEY), dict(blobs)
 
@@ -78,12 +80,10 @@ def test_the_comparison_ends_at_the_stored_offset():
 
 
 def test_an_empty_count_is_equal():
-    empty = ({}, {"all": None})
+    empty = ({}, {NAME: None})
     assert verify(empty, log()) == PartitionVerdict(0, None, 0, lag=50)
-    claimed = layout.fields(
-        layout.initial(lineage_of(GROUP, STREAM, "t"), PartitionState.fresh(STREAM, START)), KEY
-    )
-    assert verify((claimed, {"all": None}), log()) == PartitionVerdict(0, START, START, lag=50)
+    claimed = layout.fields(layout.initial(lineage_of(GROUP, "t"), PartitionState.fresh(STREAM, START)), KEY)
+    assert verify((claimed, {NAME: None}), log()) == PartitionVerdict(0, START, START, lag=50)
 
 
 def changed(what, to):
@@ -94,7 +94,7 @@ def changed(what, to):
 
 
 def add_report(state):
-    state.cells["all"].reports += 1
+    cells_of(state)["all"].reports += 1
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_the_first_difference_is_named(change, difference):
 def test_a_single_entry_of_the_state_is_enough():
     records = log()
     state = counted_by_worker(STREAM, records, START)
-    was = int(state.cells["all"].state[17])
-    state.cells["all"].state[[17, 60]] += 1
+    was = int(cells_of(state)["all"].state[17])
+    cells_of(state)["all"].state[[17, 60]] += 1
     row = verify(stored(state), records)
     assert row.difference == f"state[17]: {was + 1} in Redis, {was} recounted; 2 of 120 entries differ"
 
@@ -145,21 +145,31 @@ def test_metadata_and_counts_must_belong_together():
     records = log()
     fields, blobs = stored(counted_by_worker(STREAM, records, START))
     assert verify((fields, blobs), records).difference is None
-    blob = blobs["all"]
+    blob = blobs[NAME]
 
     def difference(fields=fields, blob=blob):
-        return verify((checked(fields), {"all": blob}), records).difference
+        return verify((checked(fields), {NAME: blob}), records).difference
 
     assert difference({}) == "metadata: missing, but counts exist"
     assert difference(blob=None) == "counts: the blob in the metadata is missing"
     assert difference(blob=blob[:-8]) == f"counts: the blob has {len(blob) - 8} bytes, expected {len(blob)}"
-    for bad in (blob[:47], b"LDP4" + blob[4:]):
+    for bad in (blob[:49], b"LDP4" + blob[4:]):
         assert difference(blob=bad).startswith("counts: the blob begins with ")
     few = blob[:4] + struct.pack("<I", 119) + blob[8:]
     assert difference(blob=few) == "counts: the blob has 119 entries of 1 bytes; expected 120"
-    odd = blob[:40] + struct.pack("<I", 3) + blob[44:]
+    odd = blob[:49] + b"\x03" + blob[50:]
     assert difference(blob=odd) == "counts: the blob has 120 entries of 3 bytes; expected 120"
-    other = fields | {"blobs": json.dumps({"all": "f" * 32})}
+    for segments in (blob[:32] + struct.pack("<I", 2) + blob[36:], blob[:40] + b"\x01" + blob[41:]):
+        assert "segments; expected one without a name" in difference(blob=segments)
+    for cell, why in (
+        ("all@00c0ffee", "is missing"),
+        ("5+5@00c0ffee", "other than"),
+        ("5+5", "other than"),
+    ):
+        named = json.loads(fields["blobs"]) | {cell: "f" * 32}
+        named = {name: by for name, by in named.items() if "missing" not in why or name != NAME}
+        assert why in difference(fields | {"blobs": json.dumps(named)})
+    other = fields | {"blobs": json.dumps({NAME: "f" * 32})}
     assert difference(other) == f"counts: the blob is from commit {COMMIT}, but the metadata names {'f' * 32}"
     assert difference(fields | {"offset": "149"}).endswith("is from offset 150, the metadata from 149")
     message = "metadata: no commit yet, but counts exist"
@@ -181,10 +191,10 @@ def test_each_byte_of_metadata_and_counts_is_checked():
                 (fields | {name: value[:i] + chr(ord(value[i]) ^ 1) + value[i + 1 :]}, blobs), log()
             )
             assert said.difference.startswith(("metadata: ", "lineage: ")), (name, i)
-    blob = blobs["all"]
+    blob = blobs[NAME]
     for i in range(len(blob)):
         flipped = blob[:i] + bytes([blob[i] ^ 4]) + blob[i + 1 :]
-        assert verify((fields, {"all": flipped}), log()).difference.startswith("counts: the blob "), i
+        assert verify((fields, {NAME: flipped}), log()).difference.startswith("counts: the blob "), i
     nested = "[" * 100_000
     assert verify((fields | {"totals": nested}, blobs), log()).difference.startswith("metadata: ")
 
@@ -192,11 +202,9 @@ def test_each_byte_of_metadata_and_counts_is_checked():
 def test_a_blob_may_be_older_than_the_metadata():
     records = log()
     state = counted_by_worker(STREAM, records, START)
-    before, blobs = layout.dump(state, layout.initial(lineage_of(GROUP, STREAM, "t"), state), COMMIT)
+    before, blobs = layout.dump(state, layout.initial(lineage_of(GROUP, "t"), state), COMMIT)
     state.changed.clear()
-    state.apply(
-        STREAM, Batch(0, state.offset, state.offset + 1, Columns.of([], [], []))
-    )  # a transaction marker
+    state.apply(Batch(0, state.offset, state.offset + 1, Columns.of([], [], [])))  # a transaction marker
     after, none = layout.dump(state, before, "f" * 32)
     assert none == {}
     assert verify((layout.fields(after, KEY), blobs), [*records], end=state.offset + 1).difference is None
@@ -207,7 +215,7 @@ def test_metadata_and_counts_of_another_partition_are_a_difference():
     fields, blobs = stored(counted_by_worker(STREAM, records, START))
     assert verify((fields, blobs), records).difference is None
     for name, partition in (("s", 1), ("s2", 0)):  # both keys, and only the metadata
-        for there in (blobs, {"all": blobs["all"].replace(bytes.fromhex(COMMIT), bytes(16))}):
+        for there in (blobs, {NAME: blobs[NAME].replace(bytes.fromhex(COMMIT), bytes(16))}):
             row = verify((fields, there), records, partition=partition, name=name)
             assert row.difference.startswith("metadata: damaged, or of another partition")
 
@@ -217,8 +225,36 @@ def test_counts_of_another_stream_or_group_are_refused():
     state = counted_by_worker(STREAM, records, START)
     row = verify(stored(state, group="other"), records)
     assert row.difference == f"lineage: group is 'other' in Redis, {GROUP!r} in the configuration"
-    row = verify(stored(state, stream=STREAMS["olh-xxh32"]), records)
-    assert row.difference.startswith("lineage: fingerprint is ")
+    other = STREAMS["olh-xxh32"]
+    row = verify(stored(counted_by_worker(other, [], START), stream=other), records)
+    theirs, ours = (each.fingerprint.hex() for each in (other, STREAM))
+    assert row.difference == f"documents: {theirs} in Redis, {ours} in the configuration"
+
+
+def test_recorded_documents_must_be_those_of_the_rules():
+    records = log()
+    fields, blobs = stored(counted_by_worker(STREAM, records, START))
+    ours = STREAM.fingerprint.hex()
+    assert json.loads(fields["totals"])["documents"] == {ours: STREAM.document()}
+
+    def difference(change):
+        totals = json.loads(fields["totals"])
+        change(totals)
+        return verify((checked(fields | {"totals": json.dumps(totals)}), blobs), records).difference
+
+    assert difference(lambda totals: None) is None
+    for name, change in {
+        "fingerprint": lambda totals: totals["documents"][ours].update(epsilon="2/1"),
+        "in the configuration": lambda totals: totals["documents"].update({"00c0ffee": {}}),
+        "cannot be read": lambda totals: totals.pop("documents"),
+        "in the first": lambda totals: totals["rules"][0].pop("documents"),
+        "expected is": lambda totals: totals["rules"][0]["documents"].update({ours: [0, True]}),
+        "rules: they": lambda totals: totals["rules"][0].update(segments={"DE": [0, False]}),
+        "name": lambda totals: totals["rules"].append(
+            totals["rules"][0] | {"offset": START + 9, "documents": {ours: [1, False]}}
+        ),
+    }.items():
+        assert name in difference(change), name
 
 
 def with_gap(records, lost, found, recorded=None):
@@ -228,7 +264,7 @@ def with_gap(records, lost, found, recorded=None):
     rest = records[found - START :]
     end = START + len(records)
     offsets = range(found, end)
-    state.apply(STREAM, Batch(0, found, end, Columns.of(offsets, [t for t, _ in rest], [v for _, v in rest])))
+    state.apply(Batch(0, found, end, Columns.of(offsets, [t for t, _ in rest], [v for _, v in rest])))
     return state
 
 
@@ -263,11 +299,11 @@ def test_correct_counts_are_equal_after_any_deletion(stream):
 
 
 def empty_state(state):
-    state.cells["all"].state[:] = 0
+    cells_of(state)["all"].state[:] = 0
 
 
 def fill_state(state):
-    state.cells["all"].state[:] = state.cells["all"].reports + 1
+    cells_of(state)["all"].state[:] = cells_of(state)["all"].reports + 1
 
 
 @pytest.mark.parametrize(
@@ -300,7 +336,7 @@ def test_deleted_reports_must_add_up_as_the_protocol_requires(name):
     ones = stream.document().get("k", None if name.startswith("oue") else 1)
     records = [(0, frame(stream, *some_reports(stream, rng, 2))) for _ in range(50)]
     state = counted_by_worker(stream, records, START)
-    state.cells["all"].state[0] += 1
+    cells_of(state)["all"].state[0] += 1
     row = verify(stored(state, stream=stream), records, begin=START + 20, stream=stream)
     if ones is None:  # a user's bits are as many as the coins say
         assert row.verdict == "not recountable"
@@ -453,6 +489,8 @@ BARE = {"offset": START, "revision": 1, "most_reports": 1}
 )
 def test_inapplicable_rules_are_named(rules):
     fields, blobs = stored(counted_by_worker(STREAM, log(), START))
+    if rules and isinstance(rules[0], dict):
+        rules = [rules[0] | {"documents": {STREAM.fingerprint.hex(): [0, False]}}, *rules[1:]]
     totals = json.loads(fields["totals"]) | {"rules": rules}
     fields = checked(fields | {"totals": json.dumps(totals)})
     assert verify((fields, blobs), log()).difference.startswith("metadata: ")

@@ -4,15 +4,16 @@ import random
 
 import pytest
 
+from tests.support.cells import cells_of, key_in
 from tests.unit.worker.audit.streams import STREAMS, frame, some_reports
 from worker.audit.comparison import assess
 from worker.audit.records import Records
 from worker.counting import layout
 from worker.counting.columns import Batch, Columns
 from worker.counting.lineage import lineage_of
-from worker.counting.partition_state import Cell, PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.rules import RecordLimits, RequestedRule, Rule
-from worker.counting.windows import Windowing
+from worker.counting.windows import Pane, Windowing
 
 GROUP, START, COMMIT = "ldp-worker-s", 100, "0123456789abcdef" * 2
 STREAM = STREAMS["grr-3"]
@@ -53,7 +54,7 @@ class Counting:
             last = min(end, state.offset + self.rng.randrange(1, 20))
             part = self.records[state.offset - START : last - START]
             columns = Columns.of(range(state.offset, last), [t for t, _ in part], [v for _, v in part])
-            state.apply(self.stream, Batch(0, state.offset, last, columns))
+            state.apply(Batch(0, state.offset, last, columns))
             if state.offset < last:  # the capacity was exhausted
                 before = len(state.cells)
                 state.evict(state.windows.closed if droppings else 0)
@@ -65,7 +66,7 @@ class Counting:
 
 
 def stored(state, stream=STREAM):
-    before = layout.initial(lineage_of(GROUP, stream, "t"), PartitionState.fresh(stream, state.start))
+    before = layout.initial(lineage_of(GROUP, "t"), PartitionState.fresh(stream, state.start))
     state.changed = {*state.cells}
     metadata, blobs = layout.dump(state, before, COMMIT)
     return layout.fields(metadata, layout.meta_key("s", 0)), dict(blobs)
@@ -114,7 +115,7 @@ def test_panes_and_watermarks_match_a_hand_calculation():
     #        0+     10+     0+    none 10+     late   30+     late    late? its pane ends at 30 s, the line is 25 s
     records = [(time, frame(STREAM, (i % 3,))) for i, time in enumerate(times)]
     state = Counting(random.Random(1), records, TENS).to(START + 9, droppings=False).state
-    assert {name: cell.reports for name, cell in state.cells.items()} == {
+    assert {name: cell.reports for name, cell in cells_of(state).items()} == {
         "all": 3,
         "0+10000": 2,
         "10000+10000": 2,
@@ -144,7 +145,7 @@ def rich():
 
 def exchanged(state):
     """Two panes exchange a report each, so that only their vectors differ."""
-    cells = [cell for name, cell in state.cells.items() if name != "all"]
+    cells = [cell for name, cell in cells_of(state).items() if name != "all"]
     one, other = next((a, b) for a in cells for b in cells if a is not b and b.state[1] > 0 < a.state[0])
     one.state += [-1, 1, 0]
     other.state += [1, -1, 0]
@@ -152,27 +153,27 @@ def exchanged(state):
 
 def taken_out(state):
     """A report of a pane is late."""
-    cell = next(cell for name, cell in state.cells.items() if name != "all")
+    cell = next(cell for name, cell in cells_of(state).items() if name != "all")
     v = int(cell.state.argmax())
     cell.reports, cell.state[v] = cell.reports - 1, cell.state[v] - 1
-    state.cells["all"].reports += 1
-    state.cells["all"].state[v] += 1
+    cells_of(state)["all"].reports += 1
+    cells_of(state)["all"].state[v] += 1
 
 
 def without_a_pane(state):
-    cell = state.cells.pop(max(state.cells.keys() - {"all"}, key=lambda name: int(name.split("+")[0])))
-    state.cells["all"].reports += cell.reports
-    state.cells["all"].state += cell.state
+    cell = state.cells.pop(max(key for key in state.cells if key.pane is not None))[""]
+    cells_of(state)["all"].reports += cell.reports
+    cells_of(state)["all"].state += cell.state
 
 
 def one_more_pane(state):
-    state.cells["990000+10000"] = Cell(0, STREAM.oracle.zeros())
+    state.cell(key_in(state, "990000+10000"))
 
 
 def renamed(state):
-    name = next(name for name in state.cells if name != "all")
-    start, length = map(int, name.split("+"))
-    state.cells[f"{start}+{2 * length}"] = state.cells.pop(name)
+    key = next(key for key in state.cells if key.pane is not None)
+    pane = Pane(key.pane.start, 2 * key.pane.length)
+    state.cells[key._replace(pane=pane)] = state.cells.pop(key)
 
 
 def other_rules(**limits):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.cells import ruled
 from tests.support.memory import Process, World
 from tests.unit.worker.counting.still import STREAM, Still, alone, count_all, lie_once, shifted
 from worker.counting import layout
@@ -105,8 +106,8 @@ def test_one_wrong_answer_never_replaces_counts_missing_from_the_log(
 def test_a_gap_of_a_windowed_stream_stays(windows: Windowing | None) -> None:
     """Its final windows would change."""
     without = Rule(0, 1, RecordLimits(None, hamming_weight=True))
-    state = PartitionState(
-        0, 5, [without, replace(without, offset=4, limits=RecordLimits(None, True, None, windows))]
+    state = ruled(
+        STREAM, [without, replace(without, offset=4, limits=RecordLimits(None, True, None, windows))]
     )
     state.skip(8)
     anything: Any = None

@@ -16,6 +16,7 @@ from ldp import frames
 from ldp.privacy import summary
 from ldp.privacy.amplification import Blanket, blanket
 from ldp.privacy.declaration import Declaration
+from tests.support.cells import cells_of
 from tests.support.memory import Process
 from tests.unit.worker.counting.still import STREAM, alone, turn
 from tests.unit.worker.counting.windowed import Windowed, configured, finals, listen, settle
@@ -372,7 +373,7 @@ def test_random_histories_release_no_small_increment(seed: int) -> None:
     world, least, m = history(seed)
     assert smallest_class(world.vectors() or [np.zeros(1)]) >= least
     states = [world.state(p) for p in world.stored]
-    waiting = sum(cell.reports for s in states for name, cell in s.cells.items() if name != "all")
+    waiting = sum(cell.reports for s in states for name, cell in cells_of(s).items() if name != "all")
     counted = sum(state.reports for state in states)
     assert world.sent == counted
     assert counted - (world.heads[-1].reports if world.heads else 0) <= waiting + m - 1
@@ -456,7 +457,8 @@ def test_a_publisher_begins_again_after_it_published_without_a_limit() -> None:
 def test_m_changes_at_the_offset_of_its_rule() -> None:
     first, then = (RecordLimits(100, True, fewest_new=fewest) for fewest in (2, 9))
     listed = [Rule(0, 1, first), Rule(5, 2, then)]
-    assert [PartitionState(0, offset, listed).fewest_new for offset in (0, 4, 5, 9)] == [2, 2, 9, 9]
+    states = [PartitionState(0, offset, {}, listed) for offset in (0, 4, 5, 9)]
+    assert [state.fewest_new for state in states] == [2, 2, 9, 9]
 
 
 @pytest.mark.parametrize("seed", range(40))

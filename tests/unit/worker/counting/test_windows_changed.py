@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from ldp.snapshot import Closed
+from tests.support.cells import key_in
 from tests.unit.worker.counting.still import STREAM, alone, count_all, turn
 from tests.unit.worker.counting.windowed import HOURLY, Windowed, configured, finals, settle
+from worker.counting.cells import Cell
 from worker.counting.head import Head
-from worker.counting.partition_state import Cell, PartitionState
+from worker.counting.partition_state import PartitionState
 from worker.counting.rules import RecordLimits, RequestedRule
 from worker.counting.windows import MOST_AT_ONCE, Windowing
 from worker.publishing import window_progress
@@ -84,7 +86,8 @@ def of_seconds(closed: int, starts: range) -> PartitionState:
         STREAM, 0, RequestedRule(1, RecordLimits(9, True, None, Windowing(("all", "1s"), 60_000)))
     )
     state.windows.admitted_from, state.windows.closed, state.windows.watermark = 0, closed, closed
-    state.cells |= {f"{start}+1000": Cell(1, np.array([1, 0, 0], np.int64)) for start in starts}
+    for start in starts:
+        state.cells[key_in(state, f"{start}+1000")] = {"": Cell(1, np.array([1, 0, 0], np.int64))}
     return state
 
 
@@ -128,7 +131,7 @@ def test_adjacent_ranges_of_bounded_windows_are_merged() -> None:
 def test_windows_pass_a_longer_pane_of_former_windows() -> None:
     """No window of 1 s contains the oldest pane of the full partition, so closing its windows merges no pane."""
     full, idle = of_seconds(126_000, range(1000, 127_000, 1000)), of_seconds(0, range(0))
-    full.cells["0+2000"] = Cell(1, np.array([1, 0, 0], np.int64))
+    full.cells[key_in(full, "0+2000")] = {"": Cell(1, np.array([1, 0, 0], np.int64))}
     head = Head(1, {0: 0, 1: 0}, floors={0: 0, 1: 0}, progress={"1s": Closed(1000)})
     assert decided(head, full, idle).progress["1s"] == Closed(2000, ((2000, 3000),))
 

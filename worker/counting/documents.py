@@ -1,0 +1,88 @@
+"""Documents as they are stored with the counts.
+
+A sealed document is the canonical JSON of `ldp.Stream.hashed`, in which the SHA-256 of the labels replaces the labels.
+Its own SHA-256 begins with the fingerprint. Counting needs no labels, so a worker can count each recorded document,
+also one that its configuration does not name.
+"""
+
+import functools
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import ldp
+from ldp.oracles import Oracle
+from ldp.stream import canonical
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document without labels.
+
+    Attributes:
+        sealed: the canonical JSON.
+        fingerprint: the first four bytes of the SHA-256 of `sealed`.
+        oracle: the protocol with its parameters.
+    """
+
+    sealed: str
+    fingerprint: bytes
+    oracle: Oracle = field(compare=False)
+
+    @functools.cached_property
+    def parsed(self) -> dict[str, Any]:
+        """The document as a JSON object, with the SHA-256 of the labels."""
+        parsed: dict[str, Any] = json.loads(self.sealed)
+        return parsed
+
+    @classmethod
+    def of(cls, stream: ldp.Stream) -> "Document":
+        """Returns the document of a stream."""
+        return cls(stream.hashed.decode(), stream.fingerprint, stream.oracle)
+
+
+def seal(document: Mapping[str, Any], fingerprint: str) -> str:
+    """Returns the text of a sealed document.
+
+    Raises TypeError or ValueError if it is not an object, or has another fingerprint.
+    """
+    if not isinstance(document, Mapping):
+        raise TypeError(f"a document is an object, not {type(document).__name__}")
+    text = canonical(document)
+    if (found := hashlib.sha256(text).hexdigest()[:8]) != fingerprint:
+        raise ValueError(f"a document with fingerprint {found} is recorded as {fingerprint}")
+    return text.decode()
+
+
+@functools.lru_cache  # few values, but each cut reads one per partition
+def opened(sealed: str) -> Document:
+    """Parses the text of `seal`; raises TypeError or ValueError.
+
+    Example:
+        >>> stream = ldp.Stream("colours", ldp.GRR("1", 2), ["red", "blue"])
+        >>> opened(stream.hashed.decode()) == Document.of(stream)
+        True
+    """
+    document = json.loads(sealed)
+    document.pop("labels", None)
+    oracle = ldp.Stream.from_document("sealed", document).oracle
+    return Document(sealed, hashlib.sha256(sealed.encode()).digest()[:4], oracle)
+
+
+def unnamed(recorded: Collection[str], stream: ldp.Stream) -> list[str]:
+    """Returns why recorded documents belong to another stream, or nothing.
+
+    Args:
+        recorded: fingerprints; empty if nothing is recorded.
+        stream: the configured stream.
+
+    Example:
+        >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
+        >>> unnamed(["8e9f39d0"], stream), unnamed(["9f86d081"], stream)
+        ([], ['the recorded documents are 9f86d081; the configuration names none of them'])
+    """
+    if not recorded or stream.fingerprint.hex() in recorded:
+        return []
+    return [f"the recorded documents are {', '.join(recorded)}; the configuration names none of them"]
