@@ -31,6 +31,11 @@ MOST_MERGED = 1 << 43
 """Largest number of reports for which float64 frequencies determine each count."""
 
 _SHOWN = 10  # Values that a notebook shows
+_NOT_LINEAR = "a method's vector is not linear in the counts; merge the estimates, then apply the method"
+_CREATE_ONE = (
+    "methods depend on n and on the protocol; create one with oracle.estimate(counts, n) or"
+    " ldp.Estimate(frequencies, n, oracle)"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -406,8 +411,7 @@ class Estimate(Repeated):
         for other in merged:
             if not isinstance(other, Estimate):
                 raise TypeError(
-                    f"merge needs an Estimate, not {type(other).__name__}: a method's vector is not linear in the"
-                    " counts; merge the estimates, then apply the method"
+                    f"merge needs an Estimate, not {type(other).__name__}: {getattr(other, 'advice', _NOT_LINEAR)}"
                 )
             if other.oracle != self.oracle:
                 raise ValueError(
@@ -440,6 +444,5 @@ def check_estimate(given: object) -> None:
     """Raises TypeError for an object that is not an Estimate."""
     if not isinstance(given, Estimate):
         raise TypeError(
-            f"an Estimate is needed, not a {type(given).__name__}, because methods depend on n and on the protocol."
-            " Create one with oracle.estimate(counts, n) or ldp.Estimate(frequencies, n, oracle)"
+            f"an Estimate is needed, not a {type(given).__name__}: {getattr(given, 'advice', _CREATE_ONE)}"
         )

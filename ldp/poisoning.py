@@ -17,6 +17,8 @@ from ldp.arguments import as_integer
 from ldp.estimate import Estimate, Indices, Vector
 from ldp.oracles.oracle import Oracle
 from ldp.oracles.rated_estimate import RatedEstimate
+from ldp.population import Population
+from ldp.summation import exact_sum
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,16 @@ def effect(oracle: Oracle, reports: int) -> PoisoningEffect:
     return PoisoningEffect(up, float(q / (p - q)), values, values * up, math.sqrt(q / (n * (1 - q))))
 
 
-def tolerance(estimate: Estimate, low: Vector, high: Vector, values: Indices | None = None) -> Vector:
+def tolerance(
+    estimate: Estimate | Population, low: Vector, high: Vector, values: Indices | None = None
+) -> Vector:
     """Returns the fewest poisoning reports that move Base out of its interval.
 
     If C of n reports support a value, k additional reports raise the share to (C + k)/(n + k). The share exceeds the
     upper end π = q + (p − q)·high when k > (nπ − C)/(1 − π). It falls below the lower end π = q + (p − q)·low when
-    k > (C − nπ)/π. The result is the smallest such k. If reports have several rates, the estimate is the mean of the
-    reports' contributions. A report at the highest rate contributes the most, (1 − q)/(p − q) or −q/(p − q).
+    k > (C − nπ)/π. The result is the smallest such k. For a population, the estimate is the mean of the reports'
+    contributions. The poisoning reports use the document that has the value, is not retired, and contributes the most:
+    (1 − q)/(p − q) or −q/(p − q).
 
     Args:
         estimate: Base, from counts.
@@ -84,15 +89,22 @@ def tolerance(estimate: Estimate, low: Vector, high: Vector, values: Indices | N
         array([188., 159., 129.])
     """
     if isinstance(estimate, RatedEstimate):
-        one = effect(estimate.rated, estimate.n)
-        sums = estimate.n * (estimate.frequencies if values is None else estimate.frequencies[values])
-        return _tolerance(sums, estimate.n, low, high, -one.down, one.up)
+        estimate = estimate.population
+    if isinstance(estimate, Population):
+        least, most = np.full((2, estimate.fleet.size), [[np.inf], [-np.inf]])
+        for number in estimate.fleet.live:
+            oracle, places = estimate.fleet.documents[number].oracle, estimate.fleet.places[number]
+            least[places] = np.minimum(least[places], float(-oracle.q / (oracle.p - oracle.q)))
+            most[places] = np.maximum(most[places], float((1 - oracle.q) / (oracle.p - oracle.q)))
+        of = slice(None) if values is None else values
+        n = estimate.known[of]
+        return _tolerance(n * estimate.frequencies[of], n, low, high, least[of], most[of])
     p, q = float(estimate.oracle.p), float(estimate.oracle.q)
     counts = estimate.known_counts(values)
     return _tolerance(counts, estimate.n, q + (p - q) * low, q + (p - q) * high, 0, 1)
 
 
-def set_tolerance(estimate: Estimate, subset: npt.ArrayLike, low: float, high: float) -> float:
+def set_tolerance(estimate: Estimate | Population, subset: npt.ArrayLike, low: float, high: float) -> float:
     """Returns the poisoning tolerance of Base's answer for a set.
 
     `low` and `high` are the ends of the answer's interval; see `tolerance`. The strongest report supports as many of
@@ -105,13 +117,25 @@ def set_tolerance(estimate: Estimate, subset: npt.ArrayLike, low: float, high: f
         ValueError: an empty set, or frequencies not from counts; also as for `Estimate.indices`.
         TypeError: as for `Estimate.indices`.
     """
-    oracle = estimate.oracle
+    if isinstance(estimate, RatedEstimate):
+        estimate = estimate.population
     indices = estimate.indices(subset)
     if not indices.size:
         raise ValueError("a set needs at least one value")
-    if isinstance(estimate, RatedEstimate):
-        numbers = tolerance(estimate, np.full(2, low), np.full(2, high))
-        return float(numbers[indices[0]]) if indices.size == 1 else math.inf  # every report supports the set
+    if isinstance(estimate, Population):
+        n, parts = estimate.parts(indices)
+        total = n * sum(weight * exact_sum(one.frequencies[own]) for weight, one, own in parts)
+        effects = [
+            (supported - own.size * one.q) / (one.p - one.q)
+            for number, own in estimate.fleet.having(indices).items()
+            if number in estimate.fleet.live
+            for one in [estimate.fleet.documents[number].oracle]
+            for supported in one.supported_of(own)
+        ]
+        least, most = float(min(effects, default=np.inf)), float(max(effects, default=-np.inf))
+        (number,) = _tolerance(np.array([total]), n, np.array([low]), np.array([high]), least, most)
+        return float(number)
+    oracle = estimate.oracle
     p, q, m = float(oracle.p), float(oracle.q), indices.size
     total = estimate.known_counts(indices).sum()
     lower, upper = (np.array([m * q + (p - q) * end]) for end in (low, high))
@@ -119,7 +143,9 @@ def set_tolerance(estimate: Estimate, subset: npt.ArrayLike, low: float, high: f
     return float(number)
 
 
-def _tolerance(totals: Vector, n: int, low: Vector, high: Vector, least: float, most: float) -> Vector:
+def _tolerance(
+    totals: Vector, n: int | Indices, low: Vector, high: Vector, least: float | Vector, most: float | Vector
+) -> Vector:
     """Returns the tolerances of `totals`; a report adds `least` to `most`."""
     with np.errstate(divide="ignore", invalid="ignore"):
         up = np.where(high < most, np.floor((n * high - totals) / (most - high)) + 1.0, np.inf)

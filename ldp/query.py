@@ -5,10 +5,14 @@ and intervals: no such interval exists around post-processed values. Intervals c
 with `of` "population" the share in the population that the users are an independent sample of.
 
 A set is a vector of distinct indices, or of labels if the estimate has labels (`Estimate.indices`).
+
+All functions accept a `Population` of several documents. Sets are then estimated from the documents that have reports
+and every label of the set, as the mixture Σ w_r·F_r. A set that no such document has raises ValueError.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -18,9 +22,12 @@ import numpy.typing as npt
 from ldp.arguments import MAX_DOMAIN, as_integer, as_text, as_value
 from ldp.consistency import EXTRA, METHODS
 from ldp.estimate import Estimate, Vector, check_estimate
+from ldp.intervals import confidence_sequence
 from ldp.intervals.score import Of, check
 from ldp.oracles.oracle import Oracle
+from ldp.population import Population, score_interval
 from ldp.set_variance import SetVariance
+from ldp.summation import exact_sum
 
 Indices = npt.NDArray[np.intp]
 _KEPT = 16
@@ -120,7 +127,7 @@ def _check_name(name: object) -> None:
         raise ValueError(f"a query's name has {len(str(name))} characters; allowed are {_LONGEST_NAME}")
 
 
-def answer(estimate: Estimate, subset: npt.ArrayLike, method: str) -> float:
+def answer(estimate: Estimate | Population, subset: npt.ArrayLike, method: str) -> float:
     """Returns a set's share of the n reports under a method. O(d log d).
 
     Every method except Post-Pos answers with the sum of its vector over the set. Post-Pos post-processes the query
@@ -138,6 +145,9 @@ def answer(estimate: Estimate, subset: npt.ArrayLike, method: str) -> float:
         >>> answer(estimate, [1, 2, 3], "post-pos"), answer(estimate, [1, 2, 3], "base-pos")
         (0.0, 0.25)
     """
+    if isinstance(estimate, Population):
+        _, parts = estimate.parts(subset)
+        return sum(weight * answer(one, own, method) for weight, one, own in parts)
     check_estimate(estimate)
     methods = METHODS | EXTRA
     if method not in methods:
@@ -152,7 +162,7 @@ def read(estimate: Estimate, subset: npt.ArrayLike, method: str, frequencies: Ve
     return (METHODS | EXTRA)[method].answer(estimate, indices, frequencies)
 
 
-def std_error(estimate: Estimate, subset: npt.ArrayLike) -> float:
+def std_error(estimate: Estimate | Population, subset: npt.ArrayLike) -> float:
     """Returns the standard error of Base's answer for a set of values.
 
     The error is that around the share among the n reports. It includes the protocol's covariance between values
@@ -171,12 +181,15 @@ def std_error(estimate: Estimate, subset: npt.ArrayLike) -> float:
         >>> round(std_error(estimate, [0, 1]), 4), round(float(sum(estimate.std_error()[:2] ** 2)) ** 0.5, 4)
         (0.0502, 0.0638)
     """
+    if isinstance(estimate, Population):
+        _, parts = estimate.parts(subset)
+        return math.sqrt(sum((weight * std_error(one, own)) ** 2 for weight, one, own in parts))
     check_estimate(estimate)
     return SetVariance(estimate.oracle, estimate.indices(subset)).std_error(estimate)
 
 
 def interval(
-    estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95, of: Of = "reports"
+    estimate: Estimate | Population, subset: npt.ArrayLike, level: float = 0.95, of: Of = "reports"
 ) -> tuple[float, float]:
     """Returns a pointwise score interval around Base's answer for a set.
 
@@ -199,11 +212,25 @@ def interval(
         >>> [round(end, 3) for end in interval(estimate, [0, 1])], interval(estimate, range(4))
         ([0.651, 0.848], (1.0, 1.0))
     """
+    if isinstance(estimate, Population):
+        n, parts = estimate.parts(subset)
+        variances = [SetVariance(one.oracle, own).averages(one) for _, one, own in parts]
+        if not np.any(variances):  # the whole domain, where f is 1 except for rounding
+            return 1.0, 1.0
+        weights = np.array([weight for weight, _, _ in parts])
+        terms = [
+            (one, np.array([exact_sum(one.frequencies[own])]), *pair)
+            for (_, one, own), pair in zip(parts, variances, strict=True)
+        ]
+        ends = score_interval(lambda each: weights @ np.array([*each]), terms, np.array([n]), level, of)
+        return float(ends[0][0]), float(ends[1][0])
     check_estimate(estimate)
     return SetVariance(estimate.oracle, estimate.indices(subset)).interval(estimate, level, of)
 
 
-def anytime_interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0.95) -> tuple[float, float]:
+def anytime_interval(
+    estimate: Estimate | Population, subset: npt.ArrayLike, level: float = 0.95
+) -> tuple[float, float]:
     """Returns an anytime-valid interval around Base's answer for a set.
 
     The interval covers the share among the n reports, at all n simultaneously with probability `level`. For a set of
@@ -218,28 +245,42 @@ def anytime_interval(estimate: Estimate, subset: npt.ArrayLike, level: float = 0
         ValueError: as for `std_error`, a level that is not strictly between 0 and 1, or frequencies not from counts.
         TypeError: as for `interval`.
     """
+    if isinstance(estimate, Population):
+        _, parts = estimate.parts(subset)
+        if parts[0][2].size == 1:
+            (low,), (high,) = estimate.anytime_interval(level, subset)
+            return float(low), float(high)
+        for _, one, _ in parts:
+            one.refuse_memoised("anytime-valid intervals")
+        sets = [SetVariance(one.oracle, own) for _, one, own in parts]
+        totals = np.array([one.known_counts(own).sum() for _, one, own in parts])
+        reports = np.array([float(one.n) for _, one, _ in parts])
+        moments, laws = [each.moments() for each in sets], [each.laws() for each in sets]
+        return confidence_sequence.of_document_sets(totals, reports, moments, laws, level)
     check_estimate(estimate)
     return SetVariance(estimate.oracle, estimate.indices(subset)).anytime_interval(estimate, level)
 
 
-def top(estimate: Estimate, k: int) -> Indices:
+def top(estimate: Estimate | Population, k: int) -> Indices:
     """Returns the indices of the k most frequent values by Base. O(d log d).
 
     Ties are in index order. All methods keep the order of Base. Raises TypeError for a k that is not an integer,
-    and ValueError for a k outside 1..d.
+    and ValueError for a k outside 1..d. A population can have fewer known values (see `Population.most_frequent`).
 
     Example:
         >>> import ldp
         >>> top(ldp.Estimate([0.25, 0.5, 0.0, 0.25], 1000, ldp.oracle("grr", "1", domain_size=4)), 3)
         array([1, 0, 3])
     """
+    if isinstance(estimate, Population):
+        return estimate.most_frequent(as_integer("k", k, 1, estimate.fleet.size))
     check_estimate(estimate)
     k = as_integer("k", k, 1, estimate.oracle.domain_size)
     return estimate.most_frequent(k)
 
 
 def top_interval(
-    estimate: Estimate, k: int, level: float = 0.95, of: Of = "reports"
+    estimate: Estimate | Population, k: int, level: float = 0.95, of: Of = "reports"
 ) -> tuple[Vector, Vector]:
     """Returns simultaneous intervals for the k most frequent values.
 
@@ -253,7 +294,8 @@ def top_interval(
     Otherwise fewer than k values have a higher count than v, so some u in T has c_u ≤ c_v < t(f_v) ≤ t(f_u).
 
     At such small risks the score interval fails for small n·q. The ends therefore come from the tails of the exact
-    distribution of the counts (`ldp.intervals.binomial_tail`), and lie in [0, 1].
+    distribution of the counts (`ldp.intervals.binomial_tail`), and lie in [0, 1]. For populations, see
+    `Population.top_bounds`.
 
     Returns:
         Two (k,) vectors, low and high, in the order of `top`. O(d log d).
@@ -269,6 +311,6 @@ def top_interval(
         >>> low.round(3), high.round(3)
         (array([0.153, 0.021]), array([0.267, 0.133]))
     """
-    check_estimate(estimate)
+    values = top(estimate, k)
     check(level, of)
-    return estimate.top_bounds(top(estimate, k), level, of)
+    return estimate.top_bounds(values, level, of)

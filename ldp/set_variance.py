@@ -53,14 +53,14 @@ class SetVariance:
 
     def std_error(self, estimate: Estimate) -> float:
         """Returns `ldp.query.std_error` for an estimate of the same protocol."""
-        inside, outside = self._averages(estimate)
+        inside, outside = self.averages(estimate)
         f = min(max(exact_sum(estimate.frequencies[self.indices]), 0.0), 1.0)
         scale = float(1 / (estimate.n * (self._oracle.p - self._oracle.q) ** 2))
         return math.sqrt(scale * ((1.0 - f) * outside + f * inside))
 
     def interval(self, estimate: Estimate, level: float, of: Of = "reports") -> tuple[float, float]:
         """Returns `ldp.query.interval` for an estimate of the same protocol."""
-        inside, outside = self._averages(estimate)
+        inside, outside = self.averages(estimate)
         f = np.array([exact_sum(estimate.frequencies[self.indices])])
         difference = self._oracle.p - self._oracle.q
         (low,), (high,) = score.interval(
@@ -109,8 +109,11 @@ class SetVariance:
             return laws
         return confidence_sequence.least_laws(laws, float(self._oracle.p), float(self._oracle.q), m)
 
-    def _averages(self, estimate: Estimate) -> tuple[float, float]:
-        """Returns V_inside and V_outside, or V_inside twice for the whole domain."""
+    def averages(self, estimate: Estimate) -> tuple[float, float]:
+        """Returns V_inside and V_outside, or V_inside twice for the whole domain.
+
+        They include repeated reports (`Estimate.repeated_variance`).
+        """
         self._check(estimate)
         if max(self._inside.size, self._outside.size) == 1:
             inside, outside = self._inside, self._outside

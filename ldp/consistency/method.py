@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp.estimate import Estimate, Vector, check_estimate
+from ldp.population import Population
 from ldp.summation import exact_sum
 
 Indices = npt.NDArray[np.intp]
@@ -56,12 +57,14 @@ class Method:
     of_paper: bool = True
     answer: Callable[[Estimate, Indices, Vector], float] = field(default=summed, repr=False)
 
-    def __call__(self, estimate: Estimate) -> Vector:
-        """Applies the method to an estimate.
+    def __call__(self, estimate: Estimate | Population) -> Vector:
+        """Applies the method to an estimate, or to each document's estimate.
 
-        Returns the (d,) estimated shares among the n reports. Raises ValueError for one value and a method that is not
-        in `FOR_ONE_VALUE`.
+        Returns the (d,) estimated shares among the n reports. For a population, it is the mixture of the results for
+        each document. Raises ValueError for one value and a method that is not in `FOR_ONE_VALUE`.
         """
+        if isinstance(estimate, Population):
+            return estimate.mixture(map(self, estimate.counted))
         check_estimate(estimate)
         if estimate.oracle.domain_size == 1 and self.name not in FOR_ONE_VALUE:
             raise ValueError(one_value([self.name]))

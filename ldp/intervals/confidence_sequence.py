@@ -30,10 +30,12 @@ one user wide or less, and the anytime-valid interval is at most 14 users wide.
 (1962) bounds a(λ) and b(λ) by those of the worst law with this mean, variance and upper end. Except for Hadamard and
 PGR, the law of independent supports gives another bound, and the smaller of the two bounds is used.
 
-**Several rates.** For reports at several rates (`RatedEstimate`), each rate has its own λ, such that a(λ) − b(λ) is the
-same γ at all rates. This gives e^λ − 1 = (e^γ − 1)/(p − q·e^γ). The exponent is then linear in the pooled frequency f,
-with slope n·γ. A rate requires γ < log(p/q). If γ exceeds half of this limit, the rate uses half of the limit, which
-only lowers the bound. The upper bound is 1 minus the lower bound of the other value.
+**Several documents.** For reports of several documents (`ldp.population`), each document has its own λ, such that
+a(λ) − b(λ) is the same γ for all documents. The exponent is then linear in the population's frequency f, with slope
+n·γ. For one value, this gives e^λ − 1 = (e^γ − 1)/(p − q·e^γ) and requires γ < log(p/q). If γ exceeds half of this
+limit, the document uses half of the limit, which only lowers the bound: the document's share is at least 0. For a set,
+λ solves δλ + (V_inside − V_outside)λ²/2 = γ with δ = p − q, and the largest a(λ) − b(λ) replaces γ. The upper bound is
+1 minus the lower bound of the share of the other users, whose reports do not support the value.
 
 Sources: Ville (1939); Robbins (1970), "Statistical methods related to the law of the iterated logarithm"; Howard,
 Ramdas, McAuliffe and Sekhon (2021), "Time-uniform, nonparametric, nonasymptotic confidence sequences"; Joag-Dev and
@@ -66,6 +68,7 @@ _UNTIL = _FROM * _TIMES ** (_LINES - 1)
 _BLOCK = 16384  # Number of counts that fit in the processor's cache while all λ are tried
 _DEVIATIONS = 3.5
 """Approximate distance of the interval's ends in standard deviations, for which the λ are optimal."""
+_STEEPEST = 300.0  # Largest γ, which keeps exponentials finite
 
 
 def of_values(counts: Vector, n: int, p: float, q: float, level: float) -> tuple[Vector, Vector]:
@@ -106,27 +109,92 @@ def of_sets(
     return _ends(totals, n, laws, _lambdas(variances), level)
 
 
-def of_rates(counts: Counts, channels: Sequence[tuple[float, float]], level: float) -> tuple[Vector, Vector]:
-    """Returns anytime-valid intervals of pooled frequencies at several rates.
+def of_documents(
+    counts: Vector, reports: Vector, channels: Sequence[tuple[float, float]], level: float
+) -> tuple[Vector, Vector]:
+    """Returns anytime-valid intervals of k values from several documents.
 
-    `counts` is (rates, 2), not all 0. `channels` contains p and q of each rate, with p + q = 1. `level` is as for
-    `of_values`. Returns low and high, each of shape (2,).
+    `counts` and `reports` are (documents, k): the support of each value, and the number of reports of the document.
+    Both are 0 if the document does not have the value. `channels` contains p and q of each document. The intervals
+    cover the share among all reports of a value's documents. Level and result are as for `of_values`.
+
+    Example:
+        >>> counts, reports = np.array([[700.0], [200.0]]), np.array([[1000.0], [500.0]])
+        >>> low, high = of_documents(counts, reports, [(0.75, 0.25), (0.5, 0.1)], 0.95)
+        >>> low.round(3), high.round(3)
+        (array([0.76]), array([0.947]))
     """
     check_level(level)
-    p, q = (np.array([channel[which] for channel in channels])[:, None] for which in (0, 1))
-    apart = p[:, 0] - q[:, 0]
-    # λ is about γ/(p − q): these are the standard deviations of a report's share of the pooled estimate
-    deviations = np.sqrt(p[:, 0] * q[:, 0]) / apart
-    more = math.ceil(math.log2(deviations.max() / deviations.min()))
-    gamma = _DEVIATIONS / deviations.min() / np.sqrt(_FROM * _TIMES ** np.arange(_LINES + more))
-    steep = np.minimum(gamma, np.log(p / q) / 2.0)
-    grown = np.expm1(steep) / (p - q * np.exp(steep))
-    lam, base = np.log1p(grown), np.log1p(q * grown)
-    n = counts.sum(axis=1)
+    p, q = np.array(channels).T[:, :, None]
+    gamma = _slopes([np.sqrt(x * (1.0 - x)) / (p - q) for x in (p, q)])
+
+    def lower(counts: Vector, p: Vector, q: Vector) -> Vector:
+        with np.errstate(divide="ignore"):  # q = 0 has no limit
+            steep = np.minimum(gamma, np.minimum(np.log(p / q) / 2.0, _STEEPEST))
+        grown = np.expm1(steep) / (p - q * np.exp(steep))
+        return _lower(counts, reports, np.log1p(grown), np.log1p(q * grown), gamma, level)
+
+    return lower(counts, p, q), 1.0 - lower(reports - counts, 1.0 - q, 1.0 - p)
+
+
+def of_document_sets(
+    totals: Vector,
+    reports: Vector,
+    moments: Sequence[tuple[Moments, Moments]],
+    laws: Sequence[Laws],
+    level: float,
+) -> tuple[float, float]:
+    """Returns the anytime-valid interval of a set from several documents.
+
+    `totals` and `reports` are (documents,). `moments` and `laws` are from the `SetVariance` of each document. Level
+    and result are as for `of_documents`.
+    """
+    check_level(level)
+    inside, outside = np.array(moments).transpose(1, 2, 0)[..., None]
+    apart = inside[0] - outside[0]
+    deviations: Vector = np.sqrt([inside[1], outside[1]])
+    if not deviations.any():  # reports are not random
+        share = float(
+            np.clip((totals - reports * outside[0, :, 0]) @ (1.0 / apart) / reports.sum(), 0.0, 1.0)[0]
+        )
+        return share, share
+    gamma, lows = _slopes(deviations / apart), []
+    largest = np.log1p(1.0 / np.where(deviations > 0.0, deviations, np.inf).min(axis=0))
+    for side in (1.0, -1.0):
+        bend = 2.0 * side * (inside[1] - outside[1]) * gamma
+        lam = np.minimum(2.0 * gamma / (apart + np.sqrt(np.maximum(apart**2 + bend, 0.0))), largest)
+        own, other = (
+            np.array([law[which](side * each) for law, each in zip(laws, lam, strict=True)])
+            for which in (0, 1)[:: int(side)]
+        )
+        steep = (own - other).max(axis=0)
+        steep[steep <= 0.0] = np.inf  # λ is too large for the moments
+        lows.append(_lower(side * totals[:, None], reports[:, None], lam, other, steep, level)[0])
+    return float(lows[0]), 1.0 - float(lows[1])
+
+
+def _slopes(deviations: npt.ArrayLike) -> Vector:
+    """Returns all γ for documents with these standard deviations.
+
+    A standard deviation is that of a report's contribution to the estimate, in users.
+    """
+    positive = np.extract(np.asarray(deviations) > 0.0, deviations)
+    small, large = float(positive.min()), float(positive.max())
+    more = math.ceil(math.log2(large / small) - 1e-9)  # equal deviations differ by rounding
+    gamma: Vector = _DEVIATIONS / small / np.sqrt(_FROM * _TIMES ** np.arange(_LINES + more))
+    return gamma
+
+
+def _lower(counts: Vector, reports: Vector, lam: Vector, base: Vector, gamma: Vector, level: float) -> Vector:
+    """Returns the largest of the bounds (Σ λ·C − Σ n·b(λ) − log(K/r))/(n·γ)."""
     fee = math.log(2.0 * gamma.size / (1.0 - level))
-    low = np.array([((lam.T @ each - base.T @ n - fee) / (n.sum() * gamma)).max() for each in counts.T])
-    low = np.clip(low, 0.0, 1.0)
-    return low, 1.0 - low[::-1]
+    low = np.zeros(counts.shape[1])
+    for start in range(0, low.size, _BLOCK):
+        own, n = counts[:, start : start + _BLOCK], reports[:, start : start + _BLOCK]
+        with np.errstate(divide="ignore"):  # values without reports
+            bounds = (lam.T @ own - base.T @ n - fee) / (gamma[:, None] * n.sum(axis=0))
+        low[start : start + _BLOCK] = np.clip(bounds.max(axis=0), 0.0, 1.0)
+    return low
 
 
 def value_laws(p: float, q: float) -> Laws:

@@ -27,11 +27,11 @@ def interval(
     estimated: Vector,
     n: int,
     difference: Fraction,
-    inside: float,
-    outside: float,
+    inside: float | Vector,
+    outside: float | Vector,
     level: float,
     of: Of,
-    per_device: int = 1,
+    per_device: int | Vector = 1,
 ) -> tuple[Vector, Vector]:
     """Returns score intervals around k estimates f̃.
 

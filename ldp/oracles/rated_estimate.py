@@ -27,9 +27,10 @@ from scipy.special import chdtrc, ndtri
 
 from ldp.arguments import as_counts, as_integer, check_level, exact_total
 from ldp.estimate import Counts, Estimate, Indices, Vector
-from ldp.intervals import confidence_sequence
 from ldp.merging import common
 from ldp.oracles.response import Response, channel
+from ldp.population import Fleet, Population
+from ldp.stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,17 +64,19 @@ class RatedEstimate(Estimate):
     Attributes:
         oracle: a `Response` with the same standard error; 1/(p−q)² is the mean of 1/(1−r)² over the reports.
         rated: the protocol, with all rates.
+        population: the estimate from a document of `Response` for each rate.
         state: (rates, 2) int64, the number of reports of each value at each rate; read-only.
     """
 
     rated: RatedResponse = field(kw_only=True)
+    population: Population = field(kw_only=True, repr=False)
     state: Counts = field(kw_only=True, repr=False)
 
     def each(self) -> Iterator[tuple[Fraction, Estimate]]:
         """Yields each rate that has reports, and the estimate from these reports."""
-        for rate, counts in zip(self.rated.rates, self.state, strict=True):
-            if counts.any():
-                yield rate, Response(channel(rate)[0], 2).estimate(counts, int(counts.sum()))
+        for rate, estimate in zip(self.rated.rates, self.population.estimates, strict=True):
+            if estimate is not None:
+                yield rate, estimate
 
     def combined(self, level: float = 0.95) -> Combined:
         """Returns the inverse-variance estimate, with intervals at a level.
@@ -119,16 +122,11 @@ class RatedEstimate(Estimate):
     ) -> tuple[Vector, Vector]:
         """Returns anytime-valid intervals of the pooled frequencies.
 
-        The intervals are valid even if rates depend on values or change; see `confidence_sequence.of_rates`. Raises
-        ValueError for a level that is not strictly between 0 and 1.
+        The intervals are valid even if rates depend on values or change. Raises ValueError for a level that is not
+        strictly between 0 and 1.
         """
         self.refuse_memoised("anytime-valid intervals")
-        channels = [channel(rate) for rate in self.rated.rates]
-        low, high = confidence_sequence.of_rates(
-            self.state, [(float(p), float(q)) for p, q in channels], level
-        )
-        indices = slice(None) if values is None else self.indices(values)
-        return low[indices], high[indices]
+        return self.population.anytime_interval(level, None if values is None else self.indices(values))
 
     def merge(self, *others: Estimate) -> Estimate:
         """Returns one estimate for several windows; see `Estimate.merge`."""
@@ -181,6 +179,13 @@ def pooled(rated: RatedResponse, counts: npt.ArrayLike, n: int) -> RatedEstimate
         raise ValueError(f"counts sum to {total}; each report counts once: the sum must be n = {n}")
     by_rate = counts.reshape(-1, 2).copy()
     by_rate.flags.writeable = False
+    fleet = Fleet(tuple(Stream("rate", Response(channel(rate)[0], 2)) for rate in rated.rates))
+    population = fleet.estimate(
+        [
+            each.oracle.estimate(pair, int(pair.sum())) if pair.any() else None
+            for each, pair in zip(fleet.documents, by_rate, strict=True)
+        ]
+    )
     sums, mean = [Fraction(0), Fraction(0)], Fraction(0)
     for rate, pair in zip(rated.rates, by_rate.tolist(), strict=True):
         q, reports = channel(rate)[1], sum(pair)
@@ -189,4 +194,5 @@ def pooled(rated: RatedResponse, counts: npt.ArrayLike, n: int) -> RatedEstimate
     frequencies = np.array([float(each / n) for each in sums])
     # p − q = 1/√mean can be irrational, so it is rounded down to a multiple of 2⁻⁶⁴
     apart = Fraction(math.isqrt((mean.denominator << 2 * _BITS) // mean.numerator), 1 << _BITS)
-    return RatedEstimate(frequencies, n, Response((1 + apart) / 2, 2), rated=rated, state=by_rate)
+    oracle = Response((1 + apart) / 2, 2)
+    return RatedEstimate(frequencies, n, oracle, rated=rated, population=population, state=by_rate)

@@ -12,7 +12,7 @@ from scipy import stats
 import ldp
 from ldp import poisoning, query, snapshot
 from ldp.consistency import METHODS
-from ldp.intervals.confidence_sequence import of_rates
+from ldp.intervals.confidence_sequence import of_documents
 from ldp.oracles.rated_estimate import RatedEstimate
 from tests.unit.ldp.test_snapshot import SCHEMA, topic
 
@@ -199,7 +199,7 @@ def test_the_process_of_several_rates_has_a_mean_of_at_most_one(users):
         chance = math.prod(law[t] for law, t in zip(laws, told, strict=True))
         if chance > 1e-9:
             counts = np.array([(sum(pair) - t, t) for pair, t in zip(users, told, strict=True)])
-            low, high = of_rates(counts, channels, 0.5)
+            low, high = of_documents(counts, np.tile(counts.sum(1)[:, None], 2), channels, 0.5)
             missed += chance * (not low[1] <= truth <= high[1])
     assert missed <= 0.5
 

@@ -1,0 +1,377 @@
+"""Estimates of a population whose clients hold several documents.
+
+Let document r have n_r reports, and let f̃_rv be its Base estimate of the value with label v. Let n_v be the number of
+reports of the documents that have the label, and w_r = n_r/n_v. The population's estimate is
+
+    f̃_v = Σ w_r·f̃_rv.
+
+Every report has the same weight, so f̃_v is unbiased for the share among these n_v reports, even if users with different
+values hold different documents. Weights by inverse variance lack this property. A label that no document with reports
+has is unknown, not 0.
+
+**Intervals.** Document r has the variance (out_r + f_r·(in_r − out_r))/(n_r(p_r−q_r)²), where in_r and out_r are the
+variances of a report's support for users with and without the value (p(1−p) and q(1−q)). Therefore
+
+    n_v·Var f̃_v = Σ w_r·V_r,  V_r = A_r + B_r·f_r,  A_r = out_r/(p_r−q_r)²,  B_r = (in_r − out_r)/(p_r−q_r)².
+
+For one value, B = (1−p−q)/(p−q). It is 1 for OUE, 0 for SUE, −1 for Hadamard, from −1 to about 2 for OLH, Subset
+Selection and PGR, and (d−2)/(e^ε−1) for GRR. The largest B of all documents gives a bound, which is loose if one
+document uses GRR. The interval therefore uses V = Σ w_r·V_r with the documents' own estimates, which is unbiased. An
+error x of f̃_v changes V by B·x on average, where B is the mean of B_r, weighted by w_r·V_r: documents contribute to the
+error in proportion to their variances. (These weights have f̃_r clipped to [0, 1].) The result is the score interval
+with the variance (V + B·(f − f̃_v))/n_v at f. For one document, it is the document's own interval.
+
+Sets use the same equations with the documents that have every label of the set (`ldp.query`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from ldp.arguments import as_indices
+from ldp.estimate import Estimate, Indices, Vector
+from ldp.intervals import confidence_sequence, score
+from ldp.intervals.score import Of
+from ldp.notebook import name_of
+from ldp.stream import Stream
+from ldp.summation import exact_sum
+
+_LEAST = 1e-300  # Least variance, so that weights by variance exist
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The documents of one stream, with their labels joined in order.
+
+    The labels of the first document come first, then those that each next document adds. A document that is appended
+    therefore changes no index. Unlabelled documents have their values in common.
+
+    Attributes:
+        documents: at least one, in the order in which they were recorded.
+        retired: fingerprints of the documents that are no longer accepted.
+        labels: the joined labels, or None.
+        places: for each document, the joined index of each of its values.
+
+    Raises:
+        ValueError: no document, or documents with and without labels.
+
+    Example:
+        >>> import ldp
+        >>> old = ldp.Stream("old", ldp.GRR("1", 3), labels=["red", "blue", "grey"])
+        >>> new = ldp.Stream("new", ldp.OUE("1", 3), labels=["blue", "green", "red"])
+        >>> fleet = Fleet((old, new))
+        >>> fleet.labels, fleet.places[1]
+        (('red', 'blue', 'grey', 'green'), array([1, 3, 0]))
+    """
+
+    documents: tuple[Stream, ...]
+    retired: frozenset[bytes] = frozenset()
+    labels: tuple[str, ...] | None = field(init=False, repr=False)
+    places: tuple[Indices, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.documents:
+            raise ValueError("there are 0 documents; at least one is needed")
+        if len({document.labels is None for document in self.documents}) > 1:
+            raise ValueError(
+                "some documents have labels and some have none; give all documents labels, or none"
+            )
+        index: dict[object, int] = {}
+        places = (
+            [index.setdefault(name, len(index)) for name in each.labels or range(each.oracle.domain_size)]
+            for each in self.documents
+        )
+        object.__setattr__(self, "places", tuple(np.array(each, np.intp) for each in places))
+        labelled = self.documents[0].labels is not None
+        object.__setattr__(self, "labels", tuple(map(str, index)) if labelled else None)
+
+    @property
+    def size(self) -> int:
+        """The number of joined values."""
+        return 1 + max(int(places.max()) for places in self.places)
+
+    @property
+    def live(self) -> list[int]:
+        """The numbers of the documents that are not retired."""
+        return [i for i, each in enumerate(self.documents) if each.fingerprint not in self.retired]
+
+    @cached_property
+    def own(self) -> list[Indices]:
+        """For each document, its index of each joined value, or −1 if it has none."""
+        own = [np.full(self.size, -1) for _ in self.places]
+        for indices, places in zip(own, self.places, strict=True):
+            indices[places] = np.arange(places.size)
+        return own
+
+    def having(self, values: Indices) -> dict[int, Indices]:
+        """Returns the documents that have all values, with the indices there.
+
+        The keys are numbers of documents. O(m) per document, and O(d) once.
+        """
+        own = {number: indices[values] for number, indices in enumerate(self.own)}
+        return {number: indices for number, indices in own.items() if (indices >= 0).all()}
+
+    def estimate(self, estimates: Sequence[Estimate | None]) -> Population:
+        """Returns the population's estimate from Base of each document.
+
+        `estimates` are in the order of the documents, with None for a document without reports.
+
+        Raises:
+            ValueError: another number of estimates, no reports at all, or an estimate of another protocol.
+
+        Example:
+            >>> import ldp
+            >>> old = ldp.Stream("old", ldp.GRR("1", 2), labels=["red", "blue"])
+            >>> new = ldp.Stream("new", ldp.OUE("1", 3), labels=["red", "blue", "grey"])
+            >>> Fleet((old, new)).estimate([old.oracle.estimate([60, 40], n=100), None])
+            Population(100 reports of 2 documents: red 0.716, blue 0.284)
+        """
+        return Population(self, tuple(estimates))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Population:
+    """Base for a population of several documents: f̃_v = Σ w_r·f̃_rv.
+
+    The functions of `ldp.query`, `ldp.poisoning` and `ldp.consistency.METHODS` accept populations. A method is the
+    mixture Σ w_r·m(f̃_r) of its results for each document. A recommendation, a comparison of windows and `merge` need
+    the estimate of one document.
+
+    Attributes:
+        fleet: the documents.
+        estimates: Base of each document; None without reports.
+        n: number of reports.
+        known: (d,) int64 n_v, the number of reports of the documents that have each label.
+        frequencies: (d,) float64; NaN where `known` is 0.
+
+    Example:
+        >>> import ldp
+        >>> old = ldp.Stream("old", ldp.GRR("1", 2), labels=["red", "blue"])
+        >>> new = ldp.Stream("new", ldp.GRR("1", 3), labels=["blue", "grey", "red"])
+        >>> parts = [old.oracle.estimate([600, 400], n=1000), new.oracle.estimate([800, 1000, 1200], n=3000)]
+        >>> population = Fleet((old, new)).estimate(parts)
+        >>> population.known, population.frequencies.round(3)
+        (array([4000, 4000, 3000]), array([0.566, 0.184, 0.333]))
+    """
+
+    fleet: Fleet
+    estimates: tuple[Estimate | None, ...]
+    n: int = field(init=False)
+    known: npt.NDArray[np.int64] = field(init=False)
+    frequencies: Vector = field(init=False)
+
+    def __post_init__(self) -> None:
+        documents = self.fleet.documents
+        if len(self.estimates) != len(documents):
+            raise ValueError(f"there are {len(self.estimates)} estimates for {len(documents)} documents")
+        if not any(self.estimates):
+            raise ValueError("no document has reports; at least one needs reports")
+        for estimate, document in zip(self.estimates, documents, strict=True):
+            if estimate is not None and estimate.oracle != document.oracle:
+                raise ValueError(
+                    f"an estimate of {estimate.oracle} is given for a document of {document.oracle}"
+                )
+        pairs = zip(self.estimates, documents, strict=True)
+        object.__setattr__(
+            self, "estimates", tuple(one and one.declared(each.privacy) for one, each in pairs)
+        )
+        known = np.zeros(self.fleet.size, np.int64)
+        for estimate, places in self._counted:
+            known[places] += estimate.n
+        object.__setattr__(self, "n", sum(one.n for one in self.counted))
+        object.__setattr__(self, "known", known)
+        object.__setattr__(self, "frequencies", self.mixture(one.frequencies for one in self.counted))
+        self.known.flags.writeable = self.frequencies.flags.writeable = False
+
+    @cached_property
+    def _counted(self) -> list[tuple[Estimate, Indices]]:
+        """The estimates of documents with reports, and the places of their values."""
+        pairs = zip(self.estimates, self.fleet.places, strict=True)
+        return [(estimate, places) for estimate, places in pairs if estimate is not None]
+
+    def mixture(self, vectors: Iterable[Vector]) -> Vector:
+        """Returns Σ w_r·x_r for each label, and NaN for unknown labels.
+
+        `vectors` has one (d_r,) vector for each document with reports, in order. O(Σ d_r).
+        """
+        mixed = np.where(self.known > 0, 0.0, np.nan)
+        for (estimate, places), vector in zip(self._counted, vectors, strict=True):
+            mixed[places] += estimate.n / self.known[places] * vector
+        return mixed
+
+    @property
+    def counted(self) -> list[Estimate]:
+        """The estimates of the documents with reports."""
+        return [estimate for estimate in self.estimates if estimate is not None]
+
+    @property
+    def sum(self) -> float:
+        """The sum of the known labels' frequencies.
+
+        It exceeds 1 on average if a document lacks labels, because their frequencies are shares among fewer reports.
+        For one label with the frequency f that documents with m of n reports lack, the mean is 1 + f·m/n.
+        """
+        return exact_sum(self.frequencies[self.known > 0])
+
+    def indices(self, values: npt.ArrayLike) -> Indices:
+        """Returns the joined indices of distinct values; see `Estimate.indices`."""
+        return as_indices(values, self.fleet.size, self.fleet.labels)
+
+    def parts(self, subset: npt.ArrayLike) -> tuple[int, list[tuple[float, Estimate, Indices]]]:
+        """Returns the documents that have reports and every value of a set.
+
+        Returns:
+            The number n of their reports, and for each document its share of them, its estimate, and its own indices of
+            the set's values.
+
+        Raises:
+            ValueError: no such document; also as for `indices`.
+            TypeError: as for `indices`.
+        """
+        having = self.fleet.having(self.indices(subset))
+        found = [(one, own) for number, own in having.items() if (one := self.estimates[number])]
+        if not found:
+            raise ValueError("no document with reports has every value of the set; ask for fewer values")
+        n = sum(one.n for one, _ in found)
+        return n, [(one.n / n, one, own) for one, own in found]
+
+    def std_error(self) -> Vector:
+        """Returns the (d,) standard errors √(Σ w_r²·s_r²), with NaN as unknown.
+
+        s_r are the standard errors of each document (Equation 3). O(Σ d_r).
+        """
+        squares = (one.n / self.known[places] * one.std_error() ** 2 for one, places in self._counted)
+        return np.sqrt(self.mixture(squares))
+
+    def interval(self, level: float = 0.95, of: Of = "reports") -> tuple[Vector, Vector]:
+        """Returns pointwise score intervals around Base.
+
+        They cover the share among the n_v reports; `of` is as for `Estimate.interval`. The shares may differ between
+        documents.
+
+        Returns:
+            Two (d,) vectors, low and high, with NaN as unknown. O(Σ d_r).
+
+        Raises:
+            TypeError: a level that is not a number.
+            ValueError: a level that is not strictly between 0 and 1, or an unknown `of`.
+
+        Example:
+            >>> import ldp
+            >>> documents = ldp.Stream("old", ldp.GRR("1", 2)), ldp.Stream("new", ldp.GRR("3", 2))
+            >>> old, new = (document.oracle.estimate([600, 400], n=1000) for document in documents)
+            >>> low, high = Fleet(documents).estimate([old, new]).interval()
+            >>> low.round(3), high.round(3)
+            (array([0.633, 0.306]), array([0.694, 0.367]))
+        """
+        parts = []
+        for one, _ in self._counted:
+            p, q = one.oracle.p, one.oracle.q
+            inside, outside = (one.repeated_variance(float(x * (1 - x)), 1) for x in (p, q))
+            parts.append((one, one.frequencies, inside, outside))
+        return score_interval(self.mixture, parts, np.where(self.known, self.known, np.nan), level, of)
+
+    def anytime_interval(
+        self, level: float = 0.95, values: npt.ArrayLike | None = None
+    ) -> tuple[Vector, Vector]:
+        """Returns anytime-valid intervals around Base for `values`, or for all.
+
+        They cover the share among the n_v reports, at all times simultaneously until a document is added; see
+        `Estimate.anytime_interval`. The documents' shares may differ and change.
+
+        Returns:
+            Two (k,) vectors, low and high, in [0, 1], with NaN as unknown. O(k) per document.
+
+        Raises:
+            TypeError: a level that is not a number; as for `indices`.
+            ValueError: a level that is not strictly between 0 and 1, frequencies that are not from counts, or several
+                reports of a device with memoised noise; as for `indices`.
+        """
+        places = np.arange(self.fleet.size) if values is None else self.indices(values)
+        counts, reports = np.zeros((2, len(self.estimates), places.size))
+        for row, (one, own) in enumerate(zip(self.estimates, self.fleet.own, strict=True)):
+            if one is not None:
+                one.refuse_memoised("anytime-valid intervals")
+                has = own[places] >= 0
+                counts[row, has], reports[row, has] = one.known_counts(own[places][has]), one.n
+        channels = [(float(each.oracle.p), float(each.oracle.q)) for each in self.fleet.documents]
+        low, high = confidence_sequence.of_documents(counts, reports, channels, level)
+        low[self.known[places] == 0] = high[self.known[places] == 0] = np.nan
+        return low, high
+
+    def most_frequent(self, k: int, fewest: int = 1) -> Indices:
+        """Returns up to k values by descending frequency.
+
+        Only values with at least `fewest` reports (`known`) are considered. O(d log d).
+        """
+        values = np.flatnonzero(self.known >= max(fewest, 1))
+        return values[np.argsort(-self.frequencies[values], kind="stable")[:k]]
+
+    def top_bounds(self, values: Indices, level: float, of: Of = "reports") -> tuple[Vector, Vector]:
+        """Returns simultaneous bounds for the most frequent values.
+
+        They are the anytime-valid intervals at 1 − (1 − level)/d, because any value can be among the most frequent.
+        They cover shares among the reports: `of` "population" raises ValueError. See `anytime_interval`.
+        """
+        if of != "reports":
+            raise ValueError(
+                f"`of` is {of!r}; allowed is 'reports' for the most frequent values of a population"
+            )
+        return self.anytime_interval(1.0 - (1.0 - level) / self.fleet.size, values)
+
+    def merge(self, *_others: object) -> NoReturn:
+        """Raises TypeError, because merging needs estimates of one document."""
+        raise TypeError(f"merge needs an Estimate, not Population: {self.advice}")
+
+    @property
+    def advice(self) -> str:
+        """How to proceed where the estimate of one document is needed."""
+        first = self.fleet.documents[0]
+        return f"read one document of the population, such as {first.name}@{first.fingerprint.hex()}"
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{name_of(v, self.fleet.labels)} {self.frequencies[v]:.3g}"
+            for v in self.most_frequent(3).tolist()
+        ]
+        rest = ["…"] if len(shown) < np.count_nonzero(self.known) else []
+        about = f"{self.n:,} reports of {len(self.estimates)} documents"
+        return f"Population({about}: {', '.join(shown + rest)})"
+
+
+Part = tuple[Estimate, Vector, float, float]
+
+
+def score_interval(
+    mix: Callable[[Iterable[Vector]], Vector], parts: Sequence[Part], n: Vector, level: float, of: Of
+) -> tuple[Vector, Vector]:
+    """Returns score intervals of a mixture; see the module's equations.
+
+    Args:
+        mix: Σ w_r·x_r over vectors.
+        parts: each document's estimate, frequencies, and variances of a report's support for users with and without
+            the value. They include `Estimate.repeated_variance`.
+        n: number of reports.
+        level: the coverage.
+        of: the estimand; see `Estimate.interval`.
+    """
+    steep, variances, likely = [], [], []
+    for one, frequencies, inside, outside in parts:
+        scale = float(one.oracle.p - one.oracle.q) ** 2
+        steep.append((inside - outside) / scale)
+        variances.append(outside / scale + steep[-1] * frequencies)
+        likely.append(np.maximum(outside / scale + steep[-1] * np.clip(frequencies, 0.0, 1.0), _LEAST))
+    estimated, variance = mix(frequencies for _, frequencies, _, _ in parts), mix(variances)
+    bend = mix(b * v for b, v in zip(steep, likely, strict=True)) / mix(likely)
+    absent = variance - bend * estimated
+    per_device = max(one.per_device for one, *_ in parts)
+    return score.interval(
+        estimated, 1, Fraction(1), (absent + bend) / n, absent / n, level, of, per_device / n
+    )
