@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ldp import analysis, consistency, frames, query, sampling, snapshot
     from ldp.estimate import Estimate
+    from ldp.fleet import Fleet
     from ldp.oracles import (
         GRR,
         OLH,
@@ -40,9 +41,9 @@ if TYPE_CHECKING:
 
 # fmt: off
 __all__ = [
-    "GRR", "OLH", "OUE", "PGR", "RAPPOR", "SUE", "Estimate", "HadamardResponse", "Oracle", "RatedResponse",
-    "Response", "Stream", "SubsetSelection", "Unary", "analysis", "answer", "consistency",
-    "frames", "oracle", "query", "sampling", "snapshot",
+    "GRR", "OLH", "OUE", "PGR", "RAPPOR", "SUE", "Estimate", "Fleet", "HadamardResponse", "Oracle",
+    "RatedResponse", "Response", "Stream", "SubsetSelection", "Unary", "analysis", "answer", "consistency", "frames",
+    "oracle", "query", "sampling", "snapshot",
 ]
 # fmt: on
 
@@ -50,6 +51,7 @@ _MODULES = {"analysis", "consistency", "frames", "query", "sampling", "snapshot"
 _ORACLES = "GRR HadamardResponse OLH OUE Oracle PGR RAPPOR RatedResponse Response SUE SubsetSelection Unary"
 _HOMES = dict.fromkeys(_ORACLES.split(), "ldp.oracles") | {
     "Estimate": "ldp.estimate",
+    "Fleet": "ldp.fleet",
     "Stream": "ldp.stream",
     "answer": "ldp.query",
 }

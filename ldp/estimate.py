@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ldp import deviation, notebook
-from ldp.arguments import MAX_DOMAIN, as_indices, as_integer, as_labels, joined_windows
+from ldp import deviation
+from ldp.arguments import as_indices, as_labels, joined_windows
 from ldp.intervals import confidence_sequence, score
 from ldp.intervals.score import Of
 from ldp.merging import common
+from ldp.notebook import Displayed
 from ldp.oracles.oracle import Oracle
 from ldp.repeated import Repeated
 
@@ -30,7 +31,6 @@ Counts = npt.NDArray[np.int64]
 MOST_MERGED = 1 << 43
 """Largest number of reports for which float64 frequencies determine each count."""
 
-_SHOWN = 10  # Values that a notebook shows
 _NOT_LINEAR = "a method's vector is not linear in the counts; merge the estimates, then apply the method"
 _CREATE_ONE = (
     "methods depend on n and on the protocol; create one with oracle.estimate(counts, n) or"
@@ -39,7 +39,7 @@ _CREATE_ONE = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Estimate(Repeated):
+class Estimate(Repeated, Displayed):
     """Base: the unbiased estimate f̃ = (c/n − q)/(p − q) of each frequency.
 
     Source: Section III of Wang et al. (NDSS 2020), Equations 3 (`std_error`) and 5 (`sigma`). Frequencies are fractions
@@ -263,100 +263,13 @@ class Estimate(Repeated):
         """
         return as_indices(values, self.oracle.domain_size, self.labels)
 
-    def to_frame(
-        self,
-        more: Mapping[str, npt.ArrayLike] | None = None,
-        *,
-        level: float = 0.95,
-        of: Of = "reports",
-        library: Literal["pandas", "polars"] | None = None,
-    ) -> Any:
-        """Returns a data frame with a row for each value.
-
-        Columns: ``value``; ``label`` and ``count`` if known; Base's ``frequency``, the estimated share among the n
-        reports, and ``std_error`` (Equation 3); ``low`` and ``high``, the ends of Base's pointwise interval; the
-        columns in `more`.
-
-        Args:
-            more: further columns of d numbers by name, for example from `ldp.consistency.together.by_method`.
-            level: coverage of the intervals.
-            of: their estimand; see `interval`.
-            library: pandas or polars; None for the first that is installed.
-
-        Raises:
-            TypeError: a `more` that is not a mapping, or a level that is not a number.
-            ValueError: a level that is not strictly between 0 and 1, an unknown library, or a further column that does
-                not have d numbers or has one of the names above.
-            ImportError: the library is not installed.
-
-        Example:
-            >>> import ldp
-            >>> estimate = ldp.GRR("1", domain_size=2).estimate([60, 40], n=100).labelled(["red", "blue"])
-            >>> estimate.to_frame({"norm-sub": ldp.consistency.METHODS["norm-sub"](estimate)}).round(2)
-               value label  count  frequency  std_error   low  high  norm-sub
-            0      0   red     60       0.72        0.1  0.53  0.90      0.72
-            1      1  blue     40       0.28        0.1  0.10  0.47      0.28
-        """
-        low, high = self.interval(level, of)
+    def _columns(self) -> dict[str, Any]:
         columns: dict[str, Any] = {"value": np.arange(self.oracle.domain_size)}
         if self.labels is not None:
             columns["label"] = self.labels
         if self.counts is not None:
             columns["count"] = self.counts
-        columns |= {"frequency": self.frequencies, "std_error": self.std_error(), "low": low, "high": high}
-        return notebook.data_frame(columns, {} if more is None else more, library)
-
-    def plot(self, k: int = _SHOWN, *, level: float = 0.95, of: Of = "reports", axes: Any = None) -> Any:
-        """Draws the k most frequent values as bars with intervals.
-
-        A bar is Base's estimate of the share among the n reports. The intervals hold simultaneously, as those of
-        `ldp.query.top_interval`.
-
-        Args:
-            k: number of bars, at most d.
-            level: coverage of the intervals.
-            of: their estimand; see `interval`.
-            axes: matplotlib axes to draw into; None for a new figure.
-
-        Returns:
-            The matplotlib axes.
-
-        Raises:
-            TypeError: k is not an integer, or level is not a number.
-            ValueError: k below 1; level is not strictly between 0 and 1; another `of`.
-            ImportError: matplotlib is not installed.
-
-        Example:
-            >>> import ldp
-            >>> estimate = ldp.GRR("1", domain_size=2).estimate([60, 40], n=100).labelled(["red", "blue"])
-            >>> estimate.plot().get_xlabel()
-            'share among the reports, %'
-        """
-        score.check(level, of)
-        top = self._top(as_integer("k", k, 1, MAX_DOMAIN), level, of)
-        texts = {
-            "title": self._caption(),
-            "axis": f"share {'among the reports' if of == 'reports' else 'in the population'}, %",
-            "intervals": f"{100 * level:g} % simultaneous intervals",
-        }
-        return notebook.bars(*top, texts, axes)
-
-    def __repr__(self) -> str:
-        shown = [f"{self._name(v)} {self.frequencies[v]:.3g}" for v in self.most_frequent(3)]
-        rest = ["…"] if len(shown) < self.oracle.domain_size else []
-        return f"Estimate({self._about()}: {', '.join(shown + rest)})"
-
-    def _repr_html_(self) -> str:
-        """Renders the most frequent values with simultaneous intervals as HTML."""
-        names, *vectors = self._top(_SHOWN, 0.95, "reports")
-        left = self.oracle.domain_size - len(names)
-        return notebook.table(self._caption(), zip(names, *vectors, strict=True), 0.95, left)
-
-    def _top(self, k: int, level: float, of: Of) -> tuple[list[str], Vector, Vector, Vector]:
-        """Returns names, frequencies and intervals of the most frequent values."""
-        values = self.most_frequent(k)
-        low, high = self.top_bounds(values, level, of)
-        return list(map(self._name, values)), self.frequencies[values], low, high
+        return columns
 
     def _caption(self) -> str:
         caption = f"{self._about()}; standard error {100 * self.sigma:.3g} %"
@@ -367,9 +280,6 @@ class Estimate(Repeated):
         of = f"{self.n:,} reports of {oracle.name}, {oracle.promise}, d = {oracle.domain_size:,}"
         ranges = f"{len(self.windows)} range{'s' * (len(self.windows) > 1)}"
         return f"{of}, in {ranges} of time" if self.windows else of
-
-    def _name(self, value: np.intp) -> str:
-        return notebook.name_of(int(value), self.labels)
 
     def most_frequent(self, k: int) -> Indices:
         """Returns up to k values by descending frequency; see `query.top`."""

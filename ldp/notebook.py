@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from ldp.arguments import MAX_DOMAIN, as_integer
+from ldp.intervals import score
+from ldp.intervals.score import Of
+
+Indices = npt.NDArray[np.intp]
 Vector = npt.NDArray[np.float64]
 
 LIBRARIES = ("pandas", "polars")
 """Optional libraries for data frames, in order of preference."""
 
+_SHOWN = 10  # Values that a notebook shows
 _LONGEST = 60
 _WIDEST = 30  # characters of a bar's name
 _BAR = "width:10em;height:1em;border:0;opacity:.6;background:linear-gradient(90deg,"
@@ -114,3 +120,119 @@ def table(caption: str, rows: Iterable[tuple[str, float, float, float]], level: 
         f'<th scope="col">% of reports</th><th scope="col">{level:.0%} simultaneous interval</th><td></td></tr></thead>'
         f"<tbody>{body}{more}</tbody></table>"
     )
+
+
+class Displayed(Protocol):
+    """Data frame, plot and notebook table of an estimate.
+
+    The attributes and methods are those of `ldp.Estimate` and `ldp.fleet.FleetEstimate`.
+    """
+
+    frequencies: Vector
+    labels: tuple[str, ...] | None
+
+    def std_error(self) -> Vector: ...  # noqa: D102
+    def interval(self, level: float, of: Of) -> tuple[Vector, Vector]: ...  # noqa: D102
+    def most_frequent(self, k: int) -> Indices: ...  # noqa: D102
+    def top_bounds(self, values: Indices, level: float, of: Of) -> tuple[Vector, Vector]: ...  # noqa: D102
+    def _columns(self) -> dict[str, Any]: ...
+    def _about(self) -> str: ...
+    def _caption(self) -> str: ...
+
+    def to_frame(
+        self,
+        more: Mapping[str, npt.ArrayLike] | None = None,
+        *,
+        level: float = 0.95,
+        of: Of = "reports",
+        library: Literal["pandas", "polars"] | None = None,
+    ) -> Any:
+        """Returns a data frame with a row for each value.
+
+        Columns: ``value``; ``label`` and ``count`` if known (for a fleet, ``known`` instead of ``count``); Base's
+        ``frequency``, the estimated share among the n reports, and ``std_error``; ``low`` and ``high``, the ends of
+        Base's pointwise interval; the columns in `more`.
+
+        Args:
+            more: further columns of d numbers by name, for example from `ldp.consistency.together.by_method`.
+            level: coverage of the intervals.
+            of: their estimand; see `interval`.
+            library: pandas or polars; None for the first that is installed.
+
+        Raises:
+            TypeError: a `more` that is not a mapping, or a level that is not a number.
+            ValueError: a level that is not strictly between 0 and 1, an unknown library, or a further column that does
+                not have d numbers or has one of the names above.
+            ImportError: the library is not installed.
+
+        Example:
+            >>> import ldp
+            >>> estimate = ldp.GRR("1", domain_size=2).estimate([60, 40], n=100).labelled(["red", "blue"])
+            >>> estimate.to_frame({"norm-sub": ldp.consistency.METHODS["norm-sub"](estimate)}).round(2)
+               value label  count  frequency  std_error   low  high  norm-sub
+            0      0   red     60       0.72        0.1  0.53  0.90      0.72
+            1      1  blue     40       0.28        0.1  0.10  0.47      0.28
+        """
+        low, high = self.interval(level, of)
+        columns = self._columns()
+        columns |= {"frequency": self.frequencies, "std_error": self.std_error(), "low": low, "high": high}
+        return data_frame(columns, {} if more is None else more, library)
+
+    def plot(self, k: int = _SHOWN, *, level: float = 0.95, of: Of = "reports", axes: Any = None) -> Any:
+        """Draws the k most frequent values as bars with intervals.
+
+        A bar is Base's estimate of the share among the n reports. The intervals hold simultaneously, as those of
+        `ldp.query.top_interval`.
+
+        Args:
+            k: number of bars, at most d.
+            level: coverage of the intervals.
+            of: their estimand; see `interval`.
+            axes: matplotlib axes to draw into; None for a new figure.
+
+        Returns:
+            The matplotlib axes.
+
+        Raises:
+            TypeError: k is not an integer, or level is not a number.
+            ValueError: k below 1; level is not strictly between 0 and 1; another `of`.
+            ImportError: matplotlib is not installed.
+
+        Example:
+            >>> import ldp
+            >>> estimate = ldp.GRR("1", domain_size=2).estimate([60, 40], n=100).labelled(["red", "blue"])
+            >>> estimate.plot().get_xlabel()
+            'share among the reports, %'
+        """
+        score.check(level, of)
+        top = self._top(as_integer("k", k, 1, MAX_DOMAIN), level, of)
+        texts = {
+            "title": self._caption(),
+            "axis": f"share {'among the reports' if of == 'reports' else 'in the population'}, %",
+            "intervals": f"{100 * level:g} % simultaneous intervals",
+        }
+        return bars(*top, texts, axes)
+
+    def __repr__(self) -> str:
+        shown = [f"{self._name(v)} {self.frequencies[v]:.3g}" for v in self.most_frequent(3)]
+        rest = ["…"] if self._known > len(shown) else []
+        return f"{type(self).__name__}({self._about()}: {', '.join(shown + rest)})"
+
+    def _repr_html_(self) -> str | None:
+        """Renders the most frequent values with simultaneous intervals as HTML."""
+        names, *vectors = self._top(_SHOWN, 0.95, "reports")
+        left = self._known - len(names)
+        return table(self._caption(), zip(names, *vectors, strict=True), 0.95, left)
+
+    @property
+    def _known(self) -> int:
+        return int(np.count_nonzero(~np.isnan(self.frequencies)))
+
+    def _name(self, value: np.intp) -> str:
+        return name_of(int(value), self.labels)
+
+    def _top(self, k: int, level: float, of: Of) -> tuple[list[str], Vector, Vector, Vector]:
+        """Returns names, frequencies and intervals of the most frequent values."""
+        values = self.most_frequent(k)
+        low, high = self.top_bounds(values, level, of)
+        return list(map(self._name, values)), self.frequencies[values], low, high

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from ldp.arguments import as_integer
 from ldp.estimate import Estimate, Indices, Vector
+from ldp.fleet import FleetEstimate
 from ldp.oracles.oracle import Oracle
 from ldp.oracles.rated_estimate import RatedEstimate
-from ldp.population import Population
 from ldp.summation import exact_sum
 
 
@@ -59,13 +59,13 @@ def effect(oracle: Oracle, reports: int) -> PoisoningEffect:
 
 
 def tolerance(
-    estimate: Estimate | Population, low: Vector, high: Vector, values: Indices | None = None
+    estimate: Estimate | FleetEstimate, low: Vector, high: Vector, values: Indices | None = None
 ) -> Vector:
     """Returns the fewest poisoning reports that move Base out of its interval.
 
     If C of n reports support a value, k additional reports raise the share to (C + k)/(n + k). The share exceeds the
     upper end π = q + (p − q)·high when k > (nπ − C)/(1 − π). It falls below the lower end π = q + (p − q)·low when
-    k > (C − nπ)/π. The result is the smallest such k. For a population, the estimate is the mean of the reports'
+    k > (C − nπ)/π. The result is the smallest such k. For a fleet, the estimate is the mean of the reports'
     contributions. The poisoning reports use the document that has the value, is not retired, and contributes the most:
     (1 − q)/(p − q) or −q/(p − q).
 
@@ -89,8 +89,8 @@ def tolerance(
         array([188., 159., 129.])
     """
     if isinstance(estimate, RatedEstimate):
-        estimate = estimate.population
-    if isinstance(estimate, Population):
+        estimate = estimate.as_fleet
+    if isinstance(estimate, FleetEstimate):
         least, most = np.full((2, estimate.fleet.size), [[np.inf], [-np.inf]])
         for number in estimate.fleet.live:
             oracle, places = estimate.fleet.documents[number].oracle, estimate.fleet.places[number]
@@ -104,7 +104,9 @@ def tolerance(
     return _tolerance(counts, estimate.n, q + (p - q) * low, q + (p - q) * high, 0, 1)
 
 
-def set_tolerance(estimate: Estimate | Population, subset: npt.ArrayLike, low: float, high: float) -> float:
+def set_tolerance(
+    estimate: Estimate | FleetEstimate, subset: npt.ArrayLike, low: float, high: float
+) -> float:
     """Returns the poisoning tolerance of Base's answer for a set.
 
     `low` and `high` are the ends of the answer's interval; see `tolerance`. The strongest report supports as many of
@@ -118,11 +120,11 @@ def set_tolerance(estimate: Estimate | Population, subset: npt.ArrayLike, low: f
         TypeError: as for `Estimate.indices`.
     """
     if isinstance(estimate, RatedEstimate):
-        estimate = estimate.population
+        estimate = estimate.as_fleet
     indices = estimate.indices(subset)
     if not indices.size:
         raise ValueError("a set needs at least one value")
-    if isinstance(estimate, Population):
+    if isinstance(estimate, FleetEstimate):
         n, parts = estimate.parts(indices)
         total = n * sum(weight * exact_sum(one.frequencies[own]) for weight, one, own in parts)
         effects = [

@@ -6,8 +6,8 @@ with `of` "population" the share in the population that the users are an indepen
 
 A set is a vector of distinct indices, or of labels if the estimate has labels (`Estimate.indices`).
 
-All functions accept a `Population` of several documents. Sets are then estimated from the documents that have reports
-and every label of the set, as the mixture Σ w_r·F_r. A set that no such document has raises ValueError.
+All functions accept the `FleetEstimate` of several documents. Sets are then estimated from the documents that have
+reports and every label of the set, as the mixture Σ w_r·F_r. A set that no such document has raises ValueError.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import numpy.typing as npt
 from ldp.arguments import MAX_DOMAIN, as_integer, as_text, as_value
 from ldp.consistency import EXTRA, METHODS
 from ldp.estimate import Estimate, Vector, check_estimate
+from ldp.fleet import FleetEstimate, score_interval
 from ldp.intervals import confidence_sequence
 from ldp.intervals.score import Of, check
 from ldp.oracles.oracle import Oracle
-from ldp.population import Population, score_interval
 from ldp.set_variance import SetVariance
 from ldp.summation import exact_sum
 
@@ -127,7 +127,7 @@ def _check_name(name: object) -> None:
         raise ValueError(f"a query's name has {len(str(name))} characters; allowed are {_LONGEST_NAME}")
 
 
-def answer(estimate: Estimate | Population, subset: npt.ArrayLike, method: str) -> float:
+def answer(estimate: Estimate | FleetEstimate, subset: npt.ArrayLike, method: str) -> float:
     """Returns a set's share of the n reports under a method. O(d log d).
 
     Every method except Post-Pos answers with the sum of its vector over the set. Post-Pos post-processes the query
@@ -145,7 +145,7 @@ def answer(estimate: Estimate | Population, subset: npt.ArrayLike, method: str) 
         >>> answer(estimate, [1, 2, 3], "post-pos"), answer(estimate, [1, 2, 3], "base-pos")
         (0.0, 0.25)
     """
-    if isinstance(estimate, Population):
+    if isinstance(estimate, FleetEstimate):
         _, parts = estimate.parts(subset)
         return sum(weight * answer(one, own, method) for weight, one, own in parts)
     check_estimate(estimate)
@@ -162,7 +162,7 @@ def read(estimate: Estimate, subset: npt.ArrayLike, method: str, frequencies: Ve
     return (METHODS | EXTRA)[method].answer(estimate, indices, frequencies)
 
 
-def std_error(estimate: Estimate | Population, subset: npt.ArrayLike) -> float:
+def std_error(estimate: Estimate | FleetEstimate, subset: npt.ArrayLike) -> float:
     """Returns the standard error of Base's answer for a set of values.
 
     The error is that around the share among the n reports. It includes the protocol's covariance between values
@@ -181,7 +181,7 @@ def std_error(estimate: Estimate | Population, subset: npt.ArrayLike) -> float:
         >>> round(std_error(estimate, [0, 1]), 4), round(float(sum(estimate.std_error()[:2] ** 2)) ** 0.5, 4)
         (0.0502, 0.0638)
     """
-    if isinstance(estimate, Population):
+    if isinstance(estimate, FleetEstimate):
         _, parts = estimate.parts(subset)
         return math.sqrt(sum((weight * std_error(one, own)) ** 2 for weight, one, own in parts))
     check_estimate(estimate)
@@ -189,7 +189,7 @@ def std_error(estimate: Estimate | Population, subset: npt.ArrayLike) -> float:
 
 
 def interval(
-    estimate: Estimate | Population, subset: npt.ArrayLike, level: float = 0.95, of: Of = "reports"
+    estimate: Estimate | FleetEstimate, subset: npt.ArrayLike, level: float = 0.95, of: Of = "reports"
 ) -> tuple[float, float]:
     """Returns a pointwise score interval around Base's answer for a set.
 
@@ -212,7 +212,7 @@ def interval(
         >>> [round(end, 3) for end in interval(estimate, [0, 1])], interval(estimate, range(4))
         ([0.651, 0.848], (1.0, 1.0))
     """
-    if isinstance(estimate, Population):
+    if isinstance(estimate, FleetEstimate):
         n, parts = estimate.parts(subset)
         variances = [SetVariance(one.oracle, own).averages(one) for _, one, own in parts]
         if not np.any(variances):  # the whole domain, where f is 1 except for rounding
@@ -229,7 +229,7 @@ def interval(
 
 
 def anytime_interval(
-    estimate: Estimate | Population, subset: npt.ArrayLike, level: float = 0.95
+    estimate: Estimate | FleetEstimate, subset: npt.ArrayLike, level: float = 0.95
 ) -> tuple[float, float]:
     """Returns an anytime-valid interval around Base's answer for a set.
 
@@ -245,7 +245,7 @@ def anytime_interval(
         ValueError: as for `std_error`, a level that is not strictly between 0 and 1, or frequencies not from counts.
         TypeError: as for `interval`.
     """
-    if isinstance(estimate, Population):
+    if isinstance(estimate, FleetEstimate):
         _, parts = estimate.parts(subset)
         if parts[0][2].size == 1:
             (low,), (high,) = estimate.anytime_interval(level, subset)
@@ -261,18 +261,18 @@ def anytime_interval(
     return SetVariance(estimate.oracle, estimate.indices(subset)).anytime_interval(estimate, level)
 
 
-def top(estimate: Estimate | Population, k: int) -> Indices:
+def top(estimate: Estimate | FleetEstimate, k: int) -> Indices:
     """Returns the indices of the k most frequent values by Base. O(d log d).
 
     Ties are in index order. All methods keep the order of Base. Raises TypeError for a k that is not an integer,
-    and ValueError for a k outside 1..d. A population can have fewer known values (see `Population.most_frequent`).
+    and ValueError for a k outside 1..d. A fleet can have fewer known values (see `FleetEstimate.most_frequent`).
 
     Example:
         >>> import ldp
         >>> top(ldp.Estimate([0.25, 0.5, 0.0, 0.25], 1000, ldp.oracle("grr", "1", domain_size=4)), 3)
         array([1, 0, 3])
     """
-    if isinstance(estimate, Population):
+    if isinstance(estimate, FleetEstimate):
         return estimate.most_frequent(as_integer("k", k, 1, estimate.fleet.size))
     check_estimate(estimate)
     k = as_integer("k", k, 1, estimate.oracle.domain_size)
@@ -280,7 +280,7 @@ def top(estimate: Estimate | Population, k: int) -> Indices:
 
 
 def top_interval(
-    estimate: Estimate | Population, k: int, level: float = 0.95, of: Of = "reports"
+    estimate: Estimate | FleetEstimate, k: int, level: float = 0.95, of: Of = "reports"
 ) -> tuple[Vector, Vector]:
     """Returns simultaneous intervals for the k most frequent values.
 
@@ -294,8 +294,8 @@ def top_interval(
     Otherwise fewer than k values have a higher count than v, so some u in T has c_u ≤ c_v < t(f_v) ≤ t(f_u).
 
     At such small risks the score interval fails for small n·q. The ends therefore come from the tails of the exact
-    distribution of the counts (`ldp.intervals.binomial_tail`), and lie in [0, 1]. For populations, see
-    `Population.top_bounds`.
+    distribution of the counts (`ldp.intervals.binomial_tail`), and lie in [0, 1]. For a fleet, see
+    `FleetEstimate.top_bounds`.
 
     Returns:
         Two (k,) vectors, low and high, in the order of `top`. O(d log d).

@@ -26,7 +26,8 @@ SHELVES = {
     ),
     "explanation": (
         "Explanation: understand it",
-        "when-to-use-something-else exactly-once snapshots windows statistics privacy-and-trust audit threat-model",
+        "when-to-use-something-else exactly-once snapshots windows statistics populations privacy-and-trust audit"
+        " threat-model",
     ),
     "internals": (
         "Internals: change it",

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp.estimate import Estimate, Vector, check_estimate
-from ldp.population import Population
+from ldp.fleet import FleetEstimate
 from ldp.summation import exact_sum
 
 Indices = npt.NDArray[np.intp]
@@ -57,13 +57,13 @@ class Method:
     of_paper: bool = True
     answer: Callable[[Estimate, Indices, Vector], float] = field(default=summed, repr=False)
 
-    def __call__(self, estimate: Estimate | Population) -> Vector:
+    def __call__(self, estimate: Estimate | FleetEstimate) -> Vector:
         """Applies the method to an estimate, or to each document's estimate.
 
-        Returns the (d,) estimated shares among the n reports. For a population, it is the mixture of the results for
+        Returns the (d,) estimated shares among the n reports. For a fleet, it is the mixture of the results for
         each document. Raises ValueError for one value and a method that is not in `FOR_ONE_VALUE`.
         """
-        if isinstance(estimate, Population):
+        if isinstance(estimate, FleetEstimate):
             return estimate.mixture(map(self, estimate.counted))
         check_estimate(estimate)
         if estimate.oracle.domain_size == 1 and self.name not in FOR_ONE_VALUE:

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from ldp.consistency import METHODS
 from ldp.consistency.normalization import project_on_simplex
 from ldp.estimate import Estimate, Vector
-from ldp.population import Population
+from ldp.fleet import FleetEstimate
 
 
-def by_method(estimate: Estimate | Population, methods: Iterable[str]) -> dict[str, Vector]:
+def by_method(estimate: Estimate | FleetEstimate, methods: Iterable[str]) -> dict[str, Vector]:
     """Applies several methods to an estimate; PowerNS reuses the costly Power.
 
     Args:
-        estimate: f̃ over the domain, or a population.
+        estimate: f̃ over the domain, or a fleet's estimate.
         methods: keys of `METHODS`.
 
     Returns:
@@ -26,7 +26,7 @@ def by_method(estimate: Estimate | Population, methods: Iterable[str]) -> dict[s
         >>> {name: float(vector.sum().round(9)) for name, vector in by_method(estimate, ["base", "norm-sub"]).items()}
         {'base': 1.0, 'norm-sub': 1.0}
     """
-    if isinstance(estimate, Population):
+    if isinstance(estimate, FleetEstimate):
         names = tuple(methods)
         each = [by_method(one, names) for one in estimate.counted]
         return {name: estimate.mixture(vectors[name] for vectors in each) for name in names}

@@ -30,8 +30,8 @@ one user wide or less, and the anytime-valid interval is at most 14 users wide.
 (1962) bounds a(λ) and b(λ) by those of the worst law with this mean, variance and upper end. Except for Hadamard and
 PGR, the law of independent supports gives another bound, and the smaller of the two bounds is used.
 
-**Several documents.** For reports of several documents (`ldp.population`), each document has its own λ, such that
-a(λ) − b(λ) is the same γ for all documents. The exponent is then linear in the population's frequency f, with slope
+**Several documents.** For reports of several documents (`ldp.fleet`), each document has its own λ, such that
+a(λ) − b(λ) is the same γ for all documents. The exponent is then linear in the fleet's frequency f, with slope
 n·γ. For one value, this gives e^λ − 1 = (e^γ − 1)/(p − q·e^γ) and requires γ < log(p/q). If γ exceeds half of this
 limit, the document uses half of the limit, which only lowers the bound: the document's share is at least 0. For a set,
 λ solves δλ + (V_inside − V_outside)λ²/2 = γ with δ = p − q, and the largest a(λ) − b(λ) replaces γ. The upper bound is

@@ -27,9 +27,9 @@ from scipy.special import chdtrc, ndtri
 
 from ldp.arguments import as_counts, as_integer, check_level, exact_total
 from ldp.estimate import Counts, Estimate, Indices, Vector
+from ldp.fleet import Fleet, FleetEstimate
 from ldp.merging import common
 from ldp.oracles.response import Response, channel
-from ldp.population import Fleet, Population
 from ldp.stream import Stream
 
 if TYPE_CHECKING:
@@ -64,17 +64,17 @@ class RatedEstimate(Estimate):
     Attributes:
         oracle: a `Response` with the same standard error; 1/(p−q)² is the mean of 1/(1−r)² over the reports.
         rated: the protocol, with all rates.
-        population: the estimate from a document of `Response` for each rate.
+        as_fleet: the estimate from a document of `Response` for each rate.
         state: (rates, 2) int64, the number of reports of each value at each rate; read-only.
     """
 
     rated: RatedResponse = field(kw_only=True)
-    population: Population = field(kw_only=True, repr=False)
+    as_fleet: FleetEstimate = field(kw_only=True, repr=False)
     state: Counts = field(kw_only=True, repr=False)
 
     def each(self) -> Iterator[tuple[Fraction, Estimate]]:
         """Yields each rate that has reports, and the estimate from these reports."""
-        for rate, estimate in zip(self.rated.rates, self.population.estimates, strict=True):
+        for rate, estimate in zip(self.rated.rates, self.as_fleet.estimates, strict=True):
             if estimate is not None:
                 yield rate, estimate
 
@@ -126,7 +126,7 @@ class RatedEstimate(Estimate):
         strictly between 0 and 1.
         """
         self.refuse_memoised("anytime-valid intervals")
-        return self.population.anytime_interval(level, None if values is None else self.indices(values))
+        return self.as_fleet.anytime_interval(level, None if values is None else self.indices(values))
 
     def merge(self, *others: Estimate) -> Estimate:
         """Returns one estimate for several windows; see `Estimate.merge`."""
@@ -180,7 +180,7 @@ def pooled(rated: RatedResponse, counts: npt.ArrayLike, n: int) -> RatedEstimate
     by_rate = counts.reshape(-1, 2).copy()
     by_rate.flags.writeable = False
     fleet = Fleet(tuple(Stream("rate", Response(channel(rate)[0], 2)) for rate in rated.rates))
-    population = fleet.estimate(
+    as_fleet = fleet.estimate(
         [
             each.oracle.estimate(pair, int(pair.sum())) if pair.any() else None
             for each, pair in zip(fleet.documents, by_rate, strict=True)
@@ -195,4 +195,4 @@ def pooled(rated: RatedResponse, counts: npt.ArrayLike, n: int) -> RatedEstimate
     # p − q = 1/√mean can be irrational, so it is rounded down to a multiple of 2⁻⁶⁴
     apart = Fraction(math.isqrt((mean.denominator << 2 * _BITS) // mean.numerator), 1 << _BITS)
     oracle = Response((1 + apart) / 2, 2)
-    return RatedEstimate(frequencies, n, oracle, rated=rated, population=population, state=by_rate)
+    return RatedEstimate(frequencies, n, oracle, rated=rated, as_fleet=as_fleet, state=by_rate)

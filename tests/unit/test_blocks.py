@@ -18,6 +18,7 @@ BLOCKS = {
         "import json\nimport os\nfrom pathlib": READER,
         "import json\nimport os\nfrom kafka": READER,
     },
+    "explanation/populations": {".venv/bin/python -m tests.long.fleets": BENCHMARK},
     "explanation/privacy-and-trust": dict.fromkeys(
         ("ldp document", "topics.json"), "tests/unit/ldp/test_ledger.py"
     ),

@@ -15,6 +15,7 @@ from ldp import query, snapshot
 from ldp.consistency import METHODS
 from ldp.consistency.together import by_method
 from ldp.files import Aggregator
+from ldp.privacy.declaration import Declaration
 
 ORACLE = ldp.GRR("1/2", 4)
 COUNTS = [310, 220, 250, 220]
@@ -204,3 +205,31 @@ def test_a_plot_needs_matplotlib(monkeypatch):
 def test_the_table_and_the_plot_warn_of_impossible_counts():
     caption, *_ = Read(ldp.OUE("4", 3).estimate([1000, 10, 1000], 1000)._repr_html_()).cells
     assert caption.endswith("the frequencies sum to 4.06, 53 standard errors from 1")
+
+
+def test_a_fleet_is_shown_like_one_document_with_the_reports_of_each_label(closing):
+    old, new = ldp.Stream("s", ORACLE, LABELS), ldp.Stream("s", ldp.OUE("4", 3), ["rouge", "neu", "nie"])
+    unused = ldp.Stream("s", ldp.GRR("1", 2), ["neu", "nur"])
+    fleet = ldp.Fleet((old, new, unused))
+    found = fleet.estimate([ESTIMATE, new.oracle.estimate([202, 57, 9], 500), None])
+    assert repr(found).startswith("FleetEstimate(1,500 reports of 3 documents: rouge ")
+    assert repr(found).endswith(", …)")
+    frame = found.to_frame(by_method(found, ["norm-sub"]), level=0.9)
+    assert list(frame["known"]) == [1500, 1000, 1000, 1000, 500, 500, 0]
+    assert list(frame["label"]) == [*LABELS, "neu", "nie", "nur"]
+    assert list(frame["low"][:6]) == list(found.interval(0.9)[0][:6])
+    assert frame.iloc[6, 3:].isna().all()
+    caption, *cells = Read(found._repr_html_()).cells
+    assert caption == "1,500 reports of 3 documents"
+    assert "nur" not in cells
+    assert "rouge" in cells
+    assert [text.get_text() for text in found.plot(1).get_yticklabels()] == ["rouge"]
+    assert len(found.plot().patches) == 6
+    forged = fleet.estimate([ESTIMATE, new.oracle.estimate([500, 500, 500], 500), None])
+    warned = f"Warning: s@{new.fingerprint.hex()}: these are not counts of 500 honest oue reports"
+    assert warned in Read(forged._repr_html_()).cells[0]
+    daily = Declaration("device", 1, "24h", "memoised", "7d")
+    memoised = ldp.Stream("s", ldp.RAPPOR("1/2", "3/4", "1/2", 3), LABELS[:3], daily)
+    assert (
+        ldp.Fleet((memoised,)).estimate([memoised.oracle.estimate([50, 50, 50], 100)])._repr_html_() is None
+    )

@@ -1,4 +1,4 @@
-"""Populations of several documents: exact sums, coverage, sets, most frequent values, poisoning."""
+"""Fleets of several documents: exact sums, coverage, sets, most frequent values, poisoning."""
 
 import itertools
 import math
@@ -13,11 +13,10 @@ from ldp import poisoning, query
 from ldp.analysis import changes, method_selection
 from ldp.consistency import EXTRA, METHODS, normalization
 from ldp.consistency.together import by_method
+from ldp.fleet import Fleet
 from ldp.intervals import confidence_sequence
-from ldp.population import Fleet
 from ldp.privacy.declaration import Declaration
-
-PROTOCOLS = ["oue", "olh", "sue", "grr", "pgr"]
+from tests.long.fleets import PROTOCOLS, by_inverse_variance, covered, random_fleet, simulated
 
 
 def stream(name, oracle, labels=None, **more):
@@ -25,7 +24,7 @@ def stream(name, oracle, labels=None, **more):
 
 
 def counted(fleet, histograms, rng):
-    """The population's estimate, for the users of each document with each of its values."""
+    """The fleet's estimate, for the users of each document with each of its values."""
     return fleet.estimate(
         [
             each.oracle.estimate(each.oracle.simulate(users, rng), int(sum(users))) if sum(users) else None
@@ -44,7 +43,7 @@ FLEET = Fleet((OLD, NEW, NONE, TINY), frozenset({OLD.fingerprint}))
 USERS = [[900, 500, 600], [700, 100, 900, 300], [0] * 5, [300, 700]]
 
 
-def population(seed=1):
+def example(seed=1):
     return counted(FLEET, USERS, np.random.default_rng(seed))
 
 
@@ -61,7 +60,7 @@ def test_joined_labels_are_those_of_the_first_document_then_what_each_adds():
 
 def test_frequencies_are_exactly_the_sums_over_documents():
     for seed in range(20):
-        found = population(seed)
+        found = example(seed)
         sums, known = dict.fromkeys(FLEET.labels, Fraction(0)), dict.fromkeys(FLEET.labels, 0)
         for document, one in zip(FLEET.documents, found.estimates, strict=True):
             p, q = document.oracle.p, document.oracle.q
@@ -149,30 +148,17 @@ def test_an_interval_of_two_documents_by_hand():
 
 @pytest.mark.statistical
 def test_intervals_cover_where_documents_depend_on_values_and_inverse_variance_does_not():
-    """Mixed fleets, in which the share of each value rises or falls with a document's age."""
-    rng, fleets = np.random.default_rng(20_261), 250
-    covered, tilted = [], []
+    rng, fleets, hits, tilted = np.random.default_rng(20_261), 250, [], []
     for _ in range(fleets):
-        d, names = int(rng.integers(8, 40)), rng.permutation(PROTOCOLS)
-        made = [ldp.oracle(name, rng.choice(["1/2", "1", "2", "3"]), d) for name in names.tolist()]
-        sizes = (rng.dirichlet(np.full(5, 2.0)) * 10 ** rng.uniform(4, 5)).astype(int) + 500
-        shares, tilt = rng.permutation(1 / np.arange(1.0, d + 1)), rng.normal(0, 0.8, d)
-        weights = [shares * np.exp(tilt * age) for age in range(-2, 3)]
-        users = [rng.multinomial(n, each / each.sum()) for n, each in zip(sizes, weights, strict=True)]
-        found = counted(Fleet(tuple(stream("s", each) for each in made)), users, rng)
-        truth = np.sum(users, axis=0) / found.n
-        low, high = found.interval()
+        found, truth = simulated(*random_fleet(rng), rng)
         frequent = np.argsort(-truth)[:8]
-        covered.append(((low <= truth) & (truth <= high))[frequent].mean())
-        precise = np.array([1 / one.std_error() ** 2 for one in found.estimates])
-        mean = np.sum([one.frequencies * w for one, w in zip(found.estimates, precise, strict=True)], axis=0)
-        off = np.abs(mean / precise.sum(axis=0) - truth) * np.sqrt(precise.sum(axis=0))
-        tilted.append((off <= stats.norm.isf(0.025))[frequent].mean())
+        hits.append(covered(found, truth)[frequent].mean())
+        tilted.append(by_inverse_variance(found, truth)[frequent].mean())
 
     def passes(shares):
         return abs(np.mean(shares) - 0.95) < 0.005 + 5 * np.std(shares) / math.sqrt(fleets)
 
-    assert passes(covered)
+    assert passes(hits)
     assert not passes(tilted)
     assert np.mean(tilted) < 0.6
 
@@ -265,7 +251,7 @@ def test_anytime_intervals_hold_at_all_looks_while_documents_and_shares_change()
 
 
 def test_methods_are_mixtures_of_each_documents_own_result():
-    found, names = population(), [*METHODS]
+    found, names = example(), [*METHODS]
     vectors = by_method(found, iter(names))
     for name in names:
         due = np.zeros(7)
@@ -284,7 +270,7 @@ def test_the_sum_exceeds_one_by_what_other_users_could_not_report():
 
 
 def test_sets_use_the_documents_that_have_every_label():
-    found = population()
+    found = example()
     old, new, _, tiny = found.estimates
     both = query.answer(found, ["blue", "red"], "base")
     assert both == pytest.approx(0.5 * (sum(old.frequencies[:2]) + sum(new.frequencies[1:3])), abs=1e-12)
@@ -315,8 +301,8 @@ def test_anytime_intervals_of_sets_are_as_narrow_as_those_of_values():
     for subset in ([0], [0, 1, 2]):
         ends = np.array([query.anytime_interval(found, subset), query.interval(found, subset)])
         assert 1.6 < np.diff(ends)[0, 0] / np.diff(ends)[1, 0] < 2.05
-    grr = stream("s", ldp.GRR("1", 3))
-    whole = Fleet((grr, grr)).estimate([grr.oracle.estimate([5, 3, 2], 10)] * 2)
+    both = stream("s", ldp.GRR("1", 3)), stream("s", ldp.GRR("2", 3))
+    whole = Fleet(both).estimate([each.oracle.estimate([5, 3, 2], 10) for each in both])
     assert query.anytime_interval(whole, [0, 1, 2]) == pytest.approx((1.0, 1.0), abs=1e-12)
     assert query.interval(whole, [0, 1, 2]) == (1.0, 1.0)
 
@@ -350,7 +336,7 @@ def test_each_line_of_an_anytime_interval_has_a_mean_of_at_most_one(subset, monk
 
 
 def test_most_frequent_values_have_enough_reports_and_bounds_for_all_values():
-    found = population()
+    found = example()
     order = sorted(np.flatnonzero(found.known >= 2000), key=lambda v: -found.frequencies[v])
     assert found.most_frequent(3, fewest=2000).tolist() == order[:3]
     assert set(found.most_frequent(7).tolist()) == {0, 1, 2, 3, 4, 6}
@@ -359,13 +345,13 @@ def test_most_frequent_values_have_enough_reports_and_bounds_for_all_values():
     for end, due in zip((low, high), found.anytime_interval(1 - 0.1 / 7, order[:3]), strict=True):
         assert end.tolist() == due.tolist()
     assert [end.size for end in query.top_interval(found, 5)] == [5, 5]
-    with pytest.raises(ValueError, match="allowed is 'reports' for the most frequent values of a population"):
+    with pytest.raises(ValueError, match="allowed is 'reports' for the most frequent values of a fleet"):
         query.top_interval(found, 2, of="population")
 
 
 def test_exactly_the_stated_poisoning_reports_of_accepted_documents_move_the_estimate_out():
     """All reports are from one document, and support as many of the set's values as possible, or as few."""
-    found = population()
+    found = example()
     ends = found.interval()
     needed = poisoning.tolerance(found, *ends)
     assert (
@@ -411,9 +397,9 @@ def test_exactly_the_stated_poisoning_reports_of_accepted_documents_move_the_est
     ],
 )
 def test_errors_name_a_document_that_can_be_read(use):
-    says = f"Estimate.*not .*Population.*read one document of the population, such as colours@{OLD.fingerprint.hex()}"
-    with pytest.raises(TypeError, match=says):
-        use(population())
+    advice = f"read the estimate of one document, such as colours@{OLD.fingerprint.hex()}"
+    with pytest.raises(TypeError, match=f"Estimate.*not (a )?FleetEstimate: {advice}"):
+        use(example())
 
 
 def test_invalid_fleets_and_estimates_are_refused():
@@ -427,6 +413,17 @@ def test_invalid_fleets_and_estimates_are_refused():
         FLEET.estimate([None] * 4)
     with pytest.raises(ValueError, match="is given for a document of"):
         FLEET.estimate([None, ldp.OUE("1", 4).estimate([1] * 4, 1), None, None])
+    with pytest.raises(ValueError, match=f"document {OLD.fingerprint.hex()} is a duplicate"):
+        Fleet((OLD, NEW, OLD))
+    old, new, *_ = example().estimates
+    with pytest.raises(TypeError, match="an Estimate is needed, not a ndarray"):
+        FLEET.estimate([old.frequencies, None, None, None])
+    with pytest.raises(
+        ValueError, match="other labels than its document; give estimates in the documents' order"
+    ):
+        FLEET.estimate([old.labelled(["blue", "red", "grey"]), None, None, None])
+    with pytest.raises(ValueError, match="estimates have different windows"):
+        FLEET.estimate([old.within(0, 10), new, None, None])
     memoised = stream("s", ldp.OUE("1", 3), "abc", privacy=Declaration("device", 1, "24h", "memoised", "7d"))
     found = Fleet((memoised,)).estimate([memoised.oracle.estimate([5, 5, 5], 10)])
     with pytest.raises(ValueError, match="anytime-valid intervals need independent reports"):

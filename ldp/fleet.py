@@ -1,7 +1,7 @@
-"""Estimates of a population whose clients hold several documents.
+"""Estimates of one stream from the reports of several documents.
 
 Let document r have n_r reports, and let f̃_rv be its Base estimate of the value with label v. Let n_v be the number of
-reports of the documents that have the label, and w_r = n_r/n_v. The population's estimate is
+reports of the documents that have the label, and w_r = n_r/n_v. The fleet's estimate is
 
     f̃_v = Σ w_r·f̃_rv.
 
@@ -27,19 +27,19 @@ Sets use the same equations with the documents that have every label of the set 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from ldp.arguments import as_indices
-from ldp.estimate import Estimate, Indices, Vector
+from ldp.estimate import Estimate, Indices, Vector, check_estimate
 from ldp.intervals import confidence_sequence, score
 from ldp.intervals.score import Of
-from ldp.notebook import name_of
+from ldp.notebook import Displayed
 from ldp.stream import Stream
 from ldp.summation import exact_sum
 
@@ -60,7 +60,7 @@ class Fleet:
         places: for each document, the joined index of each of its values.
 
     Raises:
-        ValueError: no document, or documents with and without labels.
+        ValueError: no document, one document twice, or documents with and without labels.
 
     Example:
         >>> import ldp
@@ -83,6 +83,10 @@ class Fleet:
             raise ValueError(
                 "some documents have labels and some have none; give all documents labels, or none"
             )
+        fingerprints = [document.fingerprint for document in self.documents]
+        if len(set(fingerprints)) < len(fingerprints):
+            twice = next(each for each in fingerprints if fingerprints.count(each) > 1)
+            raise ValueError(f"document {twice.hex()} is a duplicate; list each document once")
         index: dict[object, int] = {}
         places = (
             [index.setdefault(name, len(index)) for name in each.labels or range(each.oracle.domain_size)]
@@ -92,7 +96,7 @@ class Fleet:
         labelled = self.documents[0].labels is not None
         object.__setattr__(self, "labels", tuple(map(str, index)) if labelled else None)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The number of joined values."""
         return 1 + max(int(places.max()) for places in self.places)
@@ -118,29 +122,31 @@ class Fleet:
         own = {number: indices[values] for number, indices in enumerate(self.own)}
         return {number: indices for number, indices in own.items() if (indices >= 0).all()}
 
-    def estimate(self, estimates: Sequence[Estimate | None]) -> Population:
-        """Returns the population's estimate from Base of each document.
+    def estimate(self, estimates: Sequence[Estimate | None]) -> FleetEstimate:
+        """Returns the fleet's estimate from Base of each document.
 
         `estimates` are in the order of the documents, with None for a document without reports.
 
         Raises:
-            ValueError: another number of estimates, no reports at all, or an estimate of another protocol.
+            TypeError: an estimate that is neither an Estimate nor None.
+            ValueError: another number of estimates, no reports at all, an estimate of another protocol or with other
+                labels, or estimates of different windows.
 
         Example:
             >>> import ldp
             >>> old = ldp.Stream("old", ldp.GRR("1", 2), labels=["red", "blue"])
             >>> new = ldp.Stream("new", ldp.OUE("1", 3), labels=["red", "blue", "grey"])
             >>> Fleet((old, new)).estimate([old.oracle.estimate([60, 40], n=100), None])
-            Population(100 reports of 2 documents: red 0.716, blue 0.284)
+            FleetEstimate(100 reports of 2 documents: red 0.716, blue 0.284)
         """
-        return Population(self, tuple(estimates))
+        return FleetEstimate(self, tuple(estimates))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Population:
-    """Base for a population of several documents: f̃_v = Σ w_r·f̃_rv.
+class FleetEstimate(Displayed):
+    """Base for a fleet of several documents: f̃_v = Σ w_r·f̃_rv.
 
-    The functions of `ldp.query`, `ldp.poisoning` and `ldp.consistency.METHODS` accept populations. A method is the
+    The functions of `ldp.query`, `ldp.poisoning` and `ldp.consistency.METHODS` accept fleet estimates. A method is the
     mixture Σ w_r·m(f̃_r) of its results for each document. A recommendation, a comparison of windows and `merge` need
     the estimate of one document.
 
@@ -150,14 +156,15 @@ class Population:
         n: number of reports.
         known: (d,) int64 n_v, the number of reports of the documents that have each label.
         frequencies: (d,) float64; NaN where `known` is 0.
+        labels: the joined labels, or None.
 
     Example:
         >>> import ldp
         >>> old = ldp.Stream("old", ldp.GRR("1", 2), labels=["red", "blue"])
         >>> new = ldp.Stream("new", ldp.GRR("1", 3), labels=["blue", "grey", "red"])
         >>> parts = [old.oracle.estimate([600, 400], n=1000), new.oracle.estimate([800, 1000, 1200], n=3000)]
-        >>> population = Fleet((old, new)).estimate(parts)
-        >>> population.known, population.frequencies.round(3)
+        >>> found = Fleet((old, new)).estimate(parts)
+        >>> found.known, found.frequencies.round(3)
         (array([4000, 4000, 3000]), array([0.566, 0.184, 0.333]))
     """
 
@@ -166,28 +173,26 @@ class Population:
     n: int = field(init=False)
     known: npt.NDArray[np.int64] = field(init=False)
     frequencies: Vector = field(init=False)
+    labels: tuple[str, ...] | None = field(init=False)
 
     def __post_init__(self) -> None:
         documents = self.fleet.documents
         if len(self.estimates) != len(documents):
             raise ValueError(f"there are {len(self.estimates)} estimates for {len(documents)} documents")
-        if not any(self.estimates):
+        if all(estimate is None for estimate in self.estimates):
             raise ValueError("no document has reports; at least one needs reports")
-        for estimate, document in zip(self.estimates, documents, strict=True):
-            if estimate is not None and estimate.oracle != document.oracle:
-                raise ValueError(
-                    f"an estimate of {estimate.oracle} is given for a document of {document.oracle}"
-                )
         pairs = zip(self.estimates, documents, strict=True)
-        object.__setattr__(
-            self, "estimates", tuple(one and one.declared(each.privacy) for one, each in pairs)
-        )
+        estimates = tuple(None if one is None else _described(one, each) for one, each in pairs)
+        object.__setattr__(self, "estimates", estimates)
+        if len({one.windows for one in self.counted}) > 1:
+            raise ValueError("estimates have different windows; all documents need the same window")
         known = np.zeros(self.fleet.size, np.int64)
         for estimate, places in self._counted:
             known[places] += estimate.n
         object.__setattr__(self, "n", sum(one.n for one in self.counted))
         object.__setattr__(self, "known", known)
         object.__setattr__(self, "frequencies", self.mixture(one.frequencies for one in self.counted))
+        object.__setattr__(self, "labels", self.fleet.labels)
         self.known.flags.writeable = self.frequencies.flags.writeable = False
 
     @cached_property
@@ -222,7 +227,7 @@ class Population:
 
     def indices(self, values: npt.ArrayLike) -> Indices:
         """Returns the joined indices of distinct values; see `Estimate.indices`."""
-        return as_indices(values, self.fleet.size, self.fleet.labels)
+        return as_indices(values, self.fleet.size, self.labels)
 
     def parts(self, subset: npt.ArrayLike) -> tuple[int, list[tuple[float, Estimate, Indices]]]:
         """Returns the documents that have reports and every value of a set.
@@ -321,29 +326,58 @@ class Population:
         They cover shares among the reports: `of` "population" raises ValueError. See `anytime_interval`.
         """
         if of != "reports":
-            raise ValueError(
-                f"`of` is {of!r}; allowed is 'reports' for the most frequent values of a population"
-            )
+            raise ValueError(f"`of` is {of!r}; allowed is 'reports' for the most frequent values of a fleet")
         return self.anytime_interval(1.0 - (1.0 - level) / self.fleet.size, values)
 
     def merge(self, *_others: object) -> NoReturn:
         """Raises TypeError, because merging needs estimates of one document."""
-        raise TypeError(f"merge needs an Estimate, not Population: {self.advice}")
+        raise TypeError(f"merge needs an Estimate, not FleetEstimate: {self.advice}")
 
     @property
     def advice(self) -> str:
         """How to proceed where the estimate of one document is needed."""
-        first = self.fleet.documents[0]
-        return f"read one document of the population, such as {first.name}@{first.fingerprint.hex()}"
+        reports = [0 if one is None else one.n for one in self.estimates]
+        return f"read the estimate of one document, such as {self._part(reports.index(max(reports)))}"
 
-    def __repr__(self) -> str:
-        shown = [
-            f"{name_of(v, self.fleet.labels)} {self.frequencies[v]:.3g}"
-            for v in self.most_frequent(3).tolist()
-        ]
-        rest = ["…"] if len(shown) < np.count_nonzero(self.known) else []
-        about = f"{self.n:,} reports of {len(self.estimates)} documents"
-        return f"Population({about}: {', '.join(shown + rest)})"
+    @property
+    def warning(self) -> str | None:
+        """Reason why a document's honest reports cannot have these counts.
+
+        None without a reason; see `Estimate.warning`.
+        """
+        warnings = ((number, one.warning) for number, one in enumerate(self.estimates) if one is not None)
+        return next((f"{self._part(number)}: {warning}" for number, warning in warnings if warning), None)
+
+    def _repr_html_(self) -> str | None:
+        return None if any(one.memoised for one in self.counted) else super()._repr_html_()
+
+    def _part(self, number: int) -> str:
+        document = self.fleet.documents[number]
+        return f"{document.name}@{document.fingerprint.hex()}"
+
+    def _columns(self) -> dict[str, Any]:
+        columns: dict[str, Any] = {"value": np.arange(self.fleet.size)}
+        if self.labels is not None:
+            columns["label"] = self.labels
+        return columns | {"known": self.known}
+
+    def _caption(self) -> str:
+        return f"{self._about()}. Warning: {self.warning}" if self.warning else self._about()
+
+    def _about(self) -> str:
+        return f"{self.n:,} reports of {len(self.estimates)} documents"
+
+
+def _described(estimate: Estimate, document: Stream) -> Estimate:
+    """Returns the estimate with its document's labels and declaration."""
+    check_estimate(estimate)
+    if estimate.oracle != document.oracle:
+        raise ValueError(f"an estimate of {estimate.oracle} is given for a document of {document.oracle}")
+    if estimate.labels not in (None, document.labels):
+        raise ValueError(
+            "an estimate has other labels than its document; give estimates in the documents' order"
+        )
+    return replace(estimate, labels=document.labels, privacy=document.privacy)
 
 
 Part = tuple[Estimate, Vector, float, float]
