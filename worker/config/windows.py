@@ -8,12 +8,9 @@ from worker.config.faults import ConfigError
 from worker.config.redaction import said
 from worker.config.schema import StreamTable
 from worker.config.values import FOREVER
+from worker.counting.bounds import MOST_BYTES, MOST_PANES
 from worker.counting.windows import ALL, UNITS, Windowing, milliseconds, parse_all
 
-MOST_PANES = 4096
-"""Maximum number of panes of a partition; the metadata of each commit lists them."""
-MOST_BYTES = 1 << 30
-"""Maximum bytes of a partition's counts, which a claim loads at once."""
 MOST_OPEN = 512
 """Maximum number of open windows; a snapshot estimates each changed window."""
 MOST_KEPT = 20_000

@@ -5,7 +5,8 @@ import pytest
 from worker.config import ConfigError, parse
 from worker.config.snapshots import MOST_BYTES as MOST_SNAPSHOT
 from worker.config.snapshots import SnapshotCost, snapshot_cost
-from worker.config.windows import MOST_KEPT, MOST_OPEN, MOST_PANES, cost, duration
+from worker.config.windows import MOST_KEPT, MOST_OPEN, cost, duration
+from worker.counting.bounds import MOST_PANES
 from worker.counting.rules import RecordLimits
 from worker.counting.windows import Pane, Windowing, milliseconds
 from worker.kafka.snapshots.topic import transaction_seconds

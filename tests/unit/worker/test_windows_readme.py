@@ -6,7 +6,8 @@ from pathlib import Path
 from tests.support.docs import page
 from worker.config import parse
 from worker.config.snapshots import MOST_BYTES as MOST_SNAPSHOT
-from worker.config.windows import MOST_BYTES, MOST_KEPT, MOST_OPEN, MOST_PANES
+from worker.config.windows import MOST_KEPT, MOST_OPEN
+from worker.counting.bounds import MOST_BYTES, MOST_PANES
 from worker.counting.windows import Windowing
 from worker.kafka.snapshots.topic import transaction_seconds
 from worker.observe.metrics import Metrics
