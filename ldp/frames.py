@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -22,7 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp import wire
+from ldp.oracles.grr import GRR
 from ldp.oracles.rated import RatedResponse
+from ldp.segments import LONGEST, Segments, is_segment
 
 if TYPE_CHECKING:
     from ldp.oracles import Oracle
@@ -42,6 +44,10 @@ class Decodable(Protocol):
     def fingerprint(self) -> bytes:
         """The first four bytes of the document's hash."""
 
+    @property
+    def segment(self) -> str | None:
+        """The names of the levels of a report's segment, or None."""
+
 
 class Reason(StrEnum):
     """Reason for a rejection. Metrics and dead letters use its stable value."""
@@ -50,6 +56,10 @@ class Reason(StrEnum):
     VERSION = "version"  # The first byte is neither the version nor ``{``
     LENGTH = "length"  # Truncated, not a whole number of reports, or no report
     FINGERPRINT = "fingerprint"  # Encoded for another stream document
+    RETIRED = "retired"  # Encoded for a document that the stream no longer accepts
+    SEGMENT = (
+        "segment"  # Malformed, missing although the document requires one, or present although it does not
+    )
     MANY = "many"  # More reports than the stream allows in a record
     RANGE = "range"  # A report that the protocol does not allow, such as a bucket ≥ g
     ONES = "ones"  # A unary report that fails the Hamming weight check
@@ -63,6 +73,10 @@ REASONS: Mapping[str, str] = {
     Reason.LENGTH: "the frame is truncated, or not a whole number of reports",
     Reason.FINGERPRINT: (
         "the fingerprint names another document: the client uses another protocol, epsilon, domain or labels"
+    ),
+    Reason.RETIRED: "the stream no longer accepts the client's document: update the client",
+    Reason.SEGMENT: (
+        "the segment is malformed, or missing although the document has the key segment, or present although it has not"
     ),
     Reason.MANY: "the record has more reports than the stream allows",
     Reason.RANGE: "a report is outside the range that the protocol allows",
@@ -104,6 +118,25 @@ class Decoded:
     def reasons(self) -> dict[int, Reason]:
         """Reasons of the rejected records, by ascending index of the record."""
         return {i: VERDICTS[self.verdicts[i]] for i in np.flatnonzero(self.verdicts).tolist()}
+
+
+@dataclass(frozen=True)
+class DecodedBatch:
+    """The reports of a batch of m records of several documents.
+
+    Attributes:
+        verdicts: (m,) indices into `VERDICTS`, 0 for an accepted record.
+        counts: (m,) numbers of reports per record, 0 for a rejected record.
+        document: (m,) indices of the documents of accepted records, -1 for a rejected record.
+        segment: (m,) indices into `Segments.cells`, 0 for a rejected record and a document without segments.
+        reports: the reports of each document, in the records' order.
+    """
+
+    verdicts: npt.NDArray[np.uint8]
+    counts: npt.NDArray[np.int64]
+    document: npt.NDArray[np.int16]
+    segment: npt.NDArray[np.int32]
+    reports: tuple[npt.NDArray[np.void], ...]
 
 
 def encode(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
@@ -195,6 +228,138 @@ def decode(
         raise ValueError(_BOUNDS.format(data.size))
     reports = body[: total * size].view(oracle.report_dtype)
     return _reject(oracle, reports, counts, verdicts, check_weight)
+
+
+def decode_all(
+    documents: Sequence[Decodable],
+    buffer: bytes | bytearray | memoryview | npt.NDArray[np.uint8],
+    begins: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    *,
+    retired: Collection[bytes] = (),
+    segments: Segments | None = None,
+    most_reports: int | None = None,
+    check_weight: bool = True,
+) -> DecodedBatch:
+    """Decodes the reports of several documents.
+
+    The fingerprint of a record selects its document. Errors are those of `decode`.
+
+    Args:
+        documents: the accepted documents, at least one.
+        buffer: as for `decode`.
+        begins: as for `decode`.
+        ends: as for `decode`.
+        retired: fingerprints of documents that the stream no longer accepts.
+        segments: the cells of segments; None if no segment is declared.
+        most_reports: as for `decode`.
+        check_weight: as for `decode`.
+    """
+    if len(documents) == 1 and documents[0].segment is None and not retired:
+        return _single(
+            decode(documents[0], buffer, begins, ends, most_reports=most_reports, check_weight=check_weight)
+        )
+    data, begins, ends = _columns(buffer, begins, ends)
+    known = {one.fingerprint: i for i, one in enumerate(documents)}
+    segments = segments or Segments(())
+    m = begins.size
+    verdicts = np.zeros(m, np.uint8)
+    document, segment = np.full(m, -1, np.int16), np.zeros(m, np.int32)
+    plain: list[list[tuple[int, bytes]]] = [[] for _ in documents]
+    for i, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
+        found = _plain(data[begin:end].tobytes())
+        if isinstance(found, Reason):
+            verdicts[i] = VERDICTS.index(found, 1)
+            continue
+        mark, text, record = found
+        if mark in retired or mark not in known:
+            reason = Reason.RETIRED if mark in retired else Reason.FINGERPRINT
+        elif (text is None) != (documents[known[mark]].segment is None) or not is_segment(text or "DE"):
+            reason = Reason.SEGMENT
+        else:
+            document[i] = known[mark]
+            segment[i] = segments.index(text) if text else 0
+            plain[known[mark]].append((i, record))
+            continue
+        verdicts[i] = VERDICTS.index(reason, 1)
+    return _by_document(documents, plain, (verdicts, document, segment), (most_reports, check_weight))
+
+
+def _by_document(
+    documents: Sequence[Decodable],
+    plain: list[list[tuple[int, bytes]]],
+    columns: tuple[npt.NDArray[np.uint8], npt.NDArray[np.int16], npt.NDArray[np.int32]],
+    limits: tuple[int | None, bool],
+) -> DecodedBatch:
+    verdicts, document, segment = columns
+    counts, reports = np.zeros(verdicts.size, np.int64), []
+    for given, records in zip(documents, plain, strict=True):
+        bounds = np.cumsum([0, *(len(record) for _, record in records)], dtype=np.int64)
+        joined, one = b"".join(record for _, record in records), _Plain(given.oracle, given.fingerprint)
+        decoded = decode(one, joined, bounds[:-1], bounds[1:], most_reports=limits[0], check_weight=limits[1])
+        places = np.array([i for i, _ in records], np.int64)
+        verdicts[places], counts[places] = decoded.verdicts, decoded.counts
+        reports.append(decoded.reports)
+    document[verdicts != 0], segment[verdicts != 0] = -1, 0
+    return DecodedBatch(verdicts, counts, document, segment, tuple(reports))
+
+
+def _single(decoded: Decoded) -> DecodedBatch:
+    """Returns the batch of one document; O(1) if no record is rejected."""
+    m = decoded.counts.size
+    nowhere = np.broadcast_to(np.int16(0), m)
+    document = -(decoded.verdicts != 0).astype(np.int16) if decoded.verdicts.any() else nowhere
+    none = np.broadcast_to(np.int32(0), m)
+    return DecodedBatch(decoded.verdicts, decoded.counts, document, none, (decoded.reports,))
+
+
+@dataclass(frozen=True)
+class _Plain:
+    oracle: Oracle
+    fingerprint: bytes
+    segment: None = None
+
+
+def _plain(record: bytes) -> tuple[bytes, str | None, bytes] | Reason:
+    """Splits a record into its fingerprint, its segment and the rest."""
+    if not record:
+        return Reason.EMPTY
+    if record[0] == wire.JSON_BEGINS:
+        return _plain_json(record)
+    if record[0] not in (1, 2):
+        return Reason.VERSION
+    if len(record) < wire.HEADER_BYTES:
+        return Reason.LENGTH
+    mark, text, rest = record[1:5], None, record[5:]
+    if record[0] == 2:
+        end = 1 + rest[0] if rest else 1
+        text, rest = rest[1:end].decode("latin-1"), rest[end:]
+        if not 1 <= len(text) == end - 1 <= LONGEST:
+            text = ":"  # malformed
+    return mark, text, wire.header(mark) + rest
+
+
+def _plain_json(record: bytes) -> tuple[bytes, str | None, bytes] | Reason:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError("a repeated key")
+        return dict(pairs)
+
+    try:
+        frame = json.loads(record.decode(), object_pairs_hook=unique)
+        if not frame.keys() <= {"fingerprint", "reports", "segment"}:
+            return Reason.JSON
+        mark = bytes.fromhex(frame["fingerprint"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return Reason.JSON
+    present, text = "segment" in frame, frame.pop("segment", None)
+    record = _ENCODER.encode(frame).encode()
+    ends = np.array([0, len(record)])
+    other = _Plain(GRR("1", 2), bytes(4) if any(mark) else b"\1\1\1\1")
+    form = decode(other, record, ends[:1], ends[1:]).reasons[0]
+    if form is not Reason.FINGERPRINT or (present and not isinstance(text, str)):
+        return Reason.JSON
+    return mark, (text or ":") if present else None, record
 
 
 def _columns(

@@ -18,6 +18,7 @@ from ldp.oracles import Oracle
 from ldp.oracles.described import INFINITE
 from ldp.oracles.explicit import ExplicitChannel
 from ldp.privacy.declaration import Declaration
+from ldp.segments import as_segment
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
 DOCUMENT_VERSION = 1
@@ -40,10 +41,12 @@ class Stream:
         oracle: the protocol with its parameters.
         labels: the name of each value, in the domain's order, or None.
         privacy: the declaration of the reports of a unit, or None.
+        segment: the names of the levels of the segment that each report carries, such as "country:app"; None if
+            reports carry no segment.
 
     Raises:
-        TypeError: an oracle, label or declaration of the wrong type.
-        ValueError: a name or label that is not allowed.
+        TypeError: an oracle, label, declaration or segment of the wrong type.
+        ValueError: a name, label or segment that is not allowed.
 
     Example:
         >>> import ldp
@@ -56,6 +59,7 @@ class Stream:
     oracle: Oracle
     labels: tuple[str, ...] | None = field(default=None, repr=False)
     privacy: Declaration | None = None
+    segment: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
@@ -66,15 +70,19 @@ class Stream:
             raise TypeError(
                 f"stream {self.name}: privacy must be a Declaration, not {type(self.privacy).__name__}"
             )
+        if self.segment is not None:
+            as_segment(f"stream {self.name}: segment", self.segment)
         object.__setattr__(self, "labels", _labels(self.name, self.labels, self.oracle.domain_size))
 
     def document(self) -> dict[str, Any]:
-        """Returns the public document: protocol, parameters, labels, declaration."""
+        """Returns the public document, which configures clients."""
         document = self.oracle.parameters()
         if self.labels is not None:
             document["labels"] = list(self.labels)
         if self.privacy is not None:
             document["privacy"] = self.privacy.document()
+        if self.segment is not None:
+            document["segment"] = self.segment
         return document
 
     @cached_property
@@ -162,10 +170,10 @@ class Stream:
             if issubclass(protocol, ExplicitChannel) and document.get("epsilon") == INFINITE
             else set()
         )
-        if keys != document.keys() - {"labels", "privacy"} - optional:
+        if keys != document.keys() - {"labels", "privacy", "segment"} - optional:
             raise ValueError(
                 f"stream {name}: the document has the keys {sorted(map(str, document))}; "
-                f"{protocol.name} needs exactly {sorted(keys)}, and optionally 'labels' and 'privacy'"
+                f"{protocol.name} needs exactly {sorted(keys)}, and optionally 'labels', 'privacy' and 'segment'"
             )
         for key in protocol.exact:
             kind, expected = (list, "a list of strings") if key == "rates" else (str, "a string")
@@ -190,7 +198,10 @@ class Stream:
             declared = Declaration.from_document(document["privacy"]) if "privacy" in document else None
         except (TypeError, ValueError) as error:
             raise type(error)(f"stream {name}: {error}") from None
-        return cls(name, oracle, tuple(labels) if "labels" in document else None, declared)
+        segment = (
+            as_segment(f"stream {name}: segment", document["segment"]) if "segment" in document else None
+        )
+        return cls(name, oracle, tuple(labels) if "labels" in document else None, declared, segment)
 
 
 def fingerprint(document: Mapping[str, Any]) -> bytes:

@@ -57,11 +57,13 @@ class Verdict(IntEnum):
     VERSION = 2
     LENGTH = 3
     FINGERPRINT = 4
-    MANY = 5
-    RANGE = 6
-    ONES = 7
-    RATE = 8
-    JSON = 9
+    RETIRED = 5
+    SEGMENT = 6
+    MANY = 7
+    RANGE = 8
+    ONES = 9
+    RATE = 10
+    JSON = 11
 
 
 def frames_capacity(span: int, size: int, fields: int) -> int:

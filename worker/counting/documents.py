@@ -37,6 +37,11 @@ class Document:
         parsed: dict[str, Any] = json.loads(self.sealed)
         return parsed
 
+    @property
+    def segment(self) -> str | None:
+        """The names of the levels of a report's segment, or None."""
+        return self.parsed.get("segment")
+
     @classmethod
     def of(cls, stream: ldp.Stream) -> "Document":
         """Returns the document of a stream."""

@@ -21,6 +21,8 @@ VECTORS = streams("frames") + EVERY + streams("channels")
 STREAMS = {vector["name"]: ldp.Stream.from_document(vector["name"], vector["document"]) for vector in VECTORS}
 MOST = {vector["name"]: vector["most_reports"] for vector in VECTORS if "most_reports" in vector}
 
+ONE_DOCUMENT = set(frames.Reason) - {"retired", "segment"}
+
 
 def columns(records):
     bounds = np.cumsum([0, *map(len, records)], dtype=np.int64)
@@ -89,7 +91,7 @@ def test_vectors_have_the_documented_supports(vector):
 
 def test_every_reason_has_a_vector():
     reasons = {item.get("reason") for vector in VECTORS for item in vector["records"]}
-    assert reasons - {None} == set(frames.Reason) == {str(reason) for reason in frames.Reason}
+    assert reasons - {None} == ONE_DOCUMENT == {str(reason) for reason in ONE_DOCUMENT}
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
@@ -241,7 +243,7 @@ def test_a_large_batch_of_damaged_records(name):
 def test_generated_texts_are_decoded_together_as_one_by_one():
     found = json_frames.fuzz(10_000, seed=7)
     assert found.total() == 10_000
-    assert set(found) == {"accepted", *frames.Reason}
+    assert set(found) == {"accepted", *ONE_DOCUMENT}
     assert found["accepted"] > 2_500
 
 
