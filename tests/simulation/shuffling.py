@@ -1,0 +1,503 @@
+"""Simulated histories of the shuffler's core: one intake partition, its owners and its clients.
+
+``python -m tests.simulation.shuffling [HISTORIES]`` runs histories and all mutants. A history has uploads, retries,
+reused ids, invalid records, steps of the broker's clock, owners with different B, crashes in any step, fenced owners
+that run on, aborted transactions, and commits with an unknown outcome. A recount of the complete log, in quadratic
+time, decides what is right.
+"""
+
+import random
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import ldp
+from ldp import wire
+from worker.counting.ports import Unavailable
+from worker.shuffling import partition, permuting, uploads
+
+MINUTE = 60_000
+DEDUPLICATE_FOR = 60 * MINUTE
+START = 1_000_000 * MINUTE
+STREAM = ldp.Stream("s", ldp.GRR("1", domain_size=1 << 24))
+"""Each report of a history has its own value, so that a release shows its members."""
+PARTITIONS, MOST_REPORTS = 3, 4
+
+
+class Wrong(AssertionError):  # noqa: N818  # as in tests.simulation.history
+    """A history that breaks an invariant."""
+
+
+class Crash(Exception):  # noqa: N818  # an event, not an error
+    """A process died."""
+
+
+@dataclass(frozen=True)
+class Record:
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A transaction whose frames a reader of aborted records can see."""
+
+    start: int  # the committed offset before it
+    release: partition.Release
+    committed: bool
+
+    @property
+    def values(self) -> list[int]:
+        """The reports' values in order."""
+        return [value for _, frame in self.release.frames for value in values_of(frame)]
+
+
+HEADER = wire.header(STREAM.fingerprint)
+
+
+def frame_of(values: Sequence[int]) -> bytes:
+    return HEADER + struct.pack(f"<{len(values)}I", *values)
+
+
+def values_of(frame: bytes) -> list[int]:
+    assert frame.startswith(HEADER)
+    return [value for (value,) in struct.iter_unpack("<I", frame[len(HEADER) :])]
+
+
+@dataclass
+class World:
+    """The log, the group's offset and the clients."""
+
+    rng: random.Random
+    core: ModuleType = partition
+    now: int = START
+    step: int = 0  # the broker's clock minus the true time
+    log: list[Record] = field(default_factory=list)
+    begin: int = 0
+    committed: tuple[int, str] | None = None
+    epoch: int = 0
+    attempts: list[Attempt] = field(default_factory=list)
+    owners: list["Owner"] = field(default_factory=list)
+    retries: list[tuple[int, bytes, bytes]] = field(default_factory=list)
+    used: list[tuple[int, bytes, bytes]] = field(default_factory=list)
+    values: int = 0
+    sizes: set[int] = field(default_factory=set)
+    ahead: int = 0  # the owners' clock minus the true time
+
+    def append(self, key: bytes | None, value: bytes | None) -> None:
+        self.log.append(Record(len(self.log), self.now + self.step, key, value))
+
+    def client(self) -> None:
+        """Writes one record: an upload, a retry, a reused id, or an invalid record."""
+        due = [retry for retry in self.retries if retry[0] <= self.now]
+        kind = self.rng.random()
+        if due and kind < 0.6:
+            self.retries.remove(due[0])
+            return self.append(*due[0][1:])
+        if self.ahead:
+            kind = 0.8  # deletions by a wrong clock may miss duplicates
+        key, reports = self.rng.randbytes(16), range(self.values, self.values + self.rng.randint(1, 3))
+        self.values = reports.stop
+        value = frame_of(reports)
+        now = self.now + self.step
+        old = [one for one in self.used if abs(now - one[0] - DEDUPLICATE_FOR) < 10 * MINUTE] or self.used[
+            -20:
+        ]
+        if kind > 0.92 and old:
+            _, key, _ = self.rng.choice(old)
+        elif kind > 0.89 and old:
+            _, key, value = self.rng.choice(old)  # a replay
+        elif kind > 0.86 and old:
+            _, _, value = self.rng.choice(old)  # equal reports of another client
+        elif kind > 0.8:
+            value = self.rng.choice([b"", b"?", value[:-1], b"\1abcd" + value[5:]])
+        self.used.append((now, key, value))
+        if kind < 0.79 and self.rng.random() < 0.4:
+            self.retries += [
+                (self.now + self.rng.randint(0, 30) * MINUTE, key, value)
+                for _ in range(self.rng.randint(1, 2))
+            ]
+        return self.append(None if kind < 0.02 else key, value)
+
+    def pass_time(self) -> None:
+        self.now += self.rng.choice([0, 0, 1, 5, 10, 30, 59, 70, 200]) * MINUTE
+        if self.rng.random() < 0.5:  # the clock is at most 10 minutes ahead, and never behind
+            self.step = self.rng.randint(0, 9) * MINUTE
+
+    def happen(self) -> None:
+        """Something that another process does between two steps of an owner."""
+        if self.rng.random() < 0.1:
+            self.client()
+        if self.rng.random() < 0.05:
+            self.pass_time()
+
+    def start(self) -> None:
+        """Starts an owner, which claims; the former owner runs on, or is dead."""
+        if self.rng.random() < 0.7:
+            self.owners.clear()
+        least = self.rng.choice([2, 3, 3, 5])
+        self.sizes.add(least)
+        self.owners.append(Owner(self, least))
+        self.run(self.owners[-1], lambda owner: owner.intake.claim())
+
+    def run(self, owner: "Owner", operation: Callable[["Owner"], Any]) -> Any:
+        try:
+            return operation(owner)
+        except (Unavailable, Crash):
+            self.owners = [other for other in self.owners if other is not owner]
+            return None
+
+
+class Owner:
+    """An owner of the partition, with its port `Intake`."""
+
+    def __init__(self, world: World, least: int, *, calm: bool = False) -> None:
+        self.world, self.position, self.epoch, self.calm = world, 0, -1, calm
+        self.intake = world.core.OwnedIntake(
+            STREAM, self, least, DEDUPLICATE_FOR, MOST_REPORTS, lambda: world.now + world.ahead
+        )
+
+    def _call(self) -> None:
+        if not self.calm:
+            self.world.happen()
+            if self.world.rng.random() < 0.03:
+                raise Crash
+            for other in self.world.owners:
+                if other is not self and self.world.rng.random() < 0.02:
+                    calm, other.calm = other.calm, True
+                    self.world.run(
+                        other, self.world.rng.choice([lambda o: o.intake.step(), lambda o: o.intake.tidy()])
+                    )
+                    other.calm = calm
+
+    def fence(self) -> None:
+        self._call()
+        self.world.epoch += 1
+        self.epoch = self.world.epoch
+
+    def committed(self) -> tuple[int, str] | None:
+        self._call()
+        return self.world.committed
+
+    def bounds(self) -> tuple[int, int]:
+        self._call()
+        return self.world.begin, len(self.world.log)
+
+    def first_timestamp(self, offset: int, end: int) -> int | None:
+        self._call()
+        return next((record.timestamp for record in self.world.log[offset:end]), None)
+
+    def offset_since(self, timestamp: int) -> int | None:
+        self._call()
+        found = (
+            record.offset for record in self.world.log[self.world.begin :] if record.timestamp >= timestamp
+        )
+        return next(found, None)
+
+    def seek(self, offset: int) -> None:
+        self._call()
+        self.position = offset
+
+    def poll(self) -> list[Record]:
+        self._call()
+        if self.position < self.world.begin:
+            raise Unavailable("offset out of range")
+        records = self.world.log[self.position :][: self.world.rng.choice([1, 2, 5, 50])]
+        self.position += len(records)
+        return records
+
+    def partitions(self) -> int:
+        return PARTITIONS
+
+    def release(self, release: partition.Release) -> None:
+        world = self.world
+        self._call()
+        if self.epoch != world.epoch:
+            raise Unavailable("fenced")
+        start = -1 if world.committed is None else world.committed[0]
+        outcome = 1.0 if self.calm else world.rng.random()
+        world.attempts.append(Attempt(start, release, committed=outcome > 0.25))
+        if outcome > 0.25:
+            world.committed = release.offset, release.metadata
+        if outcome < 0.4:
+            raise Unavailable("aborted, or the outcome is unknown")
+
+    def delete(self, offset: int) -> None:
+        self._call()
+        self.world.begin = max(self.world.begin, offset)
+        if self.world.committed is None or offset > self.world.committed[0]:
+            raise Wrong("unreleased records were deleted")
+
+
+def history(seed: int, core: ModuleType = partition) -> World:
+    """Runs a history to its end; raises `Wrong`."""
+    world = World(random.Random(seed), core)
+    rng = world.rng
+    slow = rng.random() < 0.5  # a few uploads per hour, with many claims and deletions
+    world.ahead = rng.choice([0, 0, 0, 3 * DEDUPLICATE_FOR])
+    uploads, times, claims, deletions = (30, 25, 10, 15) if slow else (45, 8, 6, 3)
+    for _ in range(rng.randint(10, 100)):
+        (turn,) = rng.choices("utcds", (uploads, times, claims, deletions, 40))
+        if turn == "u" or not world.log:
+            for _ in range(1 if slow else rng.choice([1, 1, 2, 8])):
+                world.client()
+        elif turn == "t":
+            world.pass_time()
+        elif turn == "c" or not world.owners:
+            world.start()
+        elif turn == "d":
+            world.run(rng.choice(world.owners), lambda owner: owner.intake.tidy())
+        else:
+            world.run(rng.choice(world.owners), lambda owner: owner.intake.step())
+    return finish(world)
+
+
+def finish(world: World) -> World:
+    """Releases what is left, by one more owner, and checks all releases."""
+    world.owners = [last := Owner(world, 3, calm=True)]
+    world.sizes.add(3)
+    last.intake.claim()
+    for _ in range(2 * len(world.log) + 10):
+        last.intake.step()
+    check(world, last)
+    return world
+
+
+def frozen(core: ModuleType = partition, ahead: int = 0) -> World:
+    """An idle owner stands still for hours while it deletes, and meanwhile records arrive."""
+    world = World(random.Random(0), core, ahead=ahead)
+    records = [(bytes([number]) * 16, frame_of([number])) for number in range(6)]
+    for record in records[:3]:
+        world.append(*record)
+    owner = Owner(world, 3, calm=True)
+    world.sizes.add(3)
+    owner.intake.claim()
+    for _ in range(9):
+        owner.intake.step()
+    asked = owner.bounds
+
+    def slowly() -> tuple[int, int]:
+        found = asked()
+        world.append(*records[3 if ahead else 0])  # a duplicate, unless a wrong clock may miss it
+        world.now += 200 * MINUTE
+        world.append(*records[4])
+        return found
+
+    world.now += 59 * MINUTE
+    owner.bounds = slowly  # type: ignore[method-assign]
+    owner.intake.tidy()
+    return finish(world)
+
+
+def accepted(world: World) -> list[tuple[int, int, list[int]]]:
+    """Recounts the log: (offset, timestamp, values) of each accepted upload."""
+    found = []
+    for i, record in enumerate(world.log):
+        if record.key is None:
+            continue
+        earlier = (other for other in world.log[:i] if other.key == record.key)
+        if any(abs(record.timestamp - other.timestamp) < DEDUPLICATE_FOR for other in earlier):
+            continue
+        if record.value and record.value.startswith(HEADER) and len(record.value) % 4 == 1:
+            found.append((record.offset, record.timestamp, values_of(record.value)))
+    return found
+
+
+def check(world: World, last: Owner) -> None:
+    """Compares the releases with a recount of the log."""
+    right, at = accepted(world), 0
+    members: dict[int, list[int]] = {}
+    for attempt in world.attempts:
+        release, values = attempt.release, sorted(attempt.values)
+        if not release.frames:
+            continue
+        if members.setdefault(attempt.start, values) != values:
+            raise Wrong(f"two attempts from offset {attempt.start} have other members: {values}")
+        if attempt.start == -1 or release.uploads not in world.sizes:
+            raise Wrong(f"a release of {release.uploads} uploads from offset {attempt.start}")
+        taken = right[at : at + release.uploads]
+        if values != sorted(value for _, _, some in taken for value in some):
+            raise Wrong(f"a release has {values}, and not the next {release.uploads} uploads {taken}")
+        check_form(release, len(values), taken)
+        if release.offset != taken[-1][0] + 1:
+            raise Wrong(f"offset {release.offset} is committed after {taken[-1][0]}")
+        if attempt.committed:
+            skipped = taken[-1][0] + 1 - attempt.start - release.uploads
+            if release.duplicates + release.rejected != skipped:
+                raise Wrong(f"{release} does not count the {skipped} skipped records")
+            at += release.uploads
+    if (left := len(right) - at) >= 3 or last.intake.held != left:
+        raise Wrong(f"{left} uploads are left at the end")
+
+
+def check_form(release: partition.Release, reports: int, taken: Sequence[tuple[int, int, list[int]]]) -> None:
+    """Checks frames, partitions and timestamp of a release."""
+    sizes = [len(values_of(frame)) for _, frame in release.frames]
+    parts = {number for number, _ in release.frames}
+    count = max(-(-reports // MOST_REPORTS), min(reports, PARTITIONS))
+    if len(sizes) != count or max(sizes) - min(sizes) > 1 or len(parts) != min(reports, PARTITIONS):
+        raise Wrong(f"{reports} reports are in frames of {sizes} for partitions {parts}")
+    newest = max(timestamp for _, timestamp, _ in taken)
+    if release.timestamp != newest // MINUTE * MINUTE or release.reports != reports:
+        raise Wrong(f"{release} of an upload at {newest}")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """The core without one of its guards; `text` occurs once in the module."""
+
+    name: str
+    module: ModuleType
+    text: str
+    instead: str
+
+    def core(self) -> ModuleType:
+        """Returns `partition` with this change."""
+        changed = dict[str, ModuleType]()
+        for module in (uploads, permuting, partition):
+            source = Path(str(module.__file__)).read_text(encoding="utf-8")
+            if module is self.module:
+                assert source.count(self.text) == 1, f"{self.name}: {source.count(self.text)} times"
+                source = source.replace(self.text, self.instead)
+            changed[module.__name__] = made = ModuleType(module.__name__)
+            kept = {name: sys.modules[name] for name in changed}
+            sys.modules.update(changed)
+            try:
+                exec(compile(source, str(module.__file__), "exec"), made.__dict__)
+            finally:
+                sys.modules.update(kept)
+        return changed[partition.__name__]
+
+
+MUTANTS = [
+    Mutant("releases what was polled", partition, "islice(self._uploads, self._least)", "self._uploads"),
+    Mutant(
+        "commits the polled offset", partition, "offset=taken[-1].offset + 1", "offset=self._intake.position"
+    ),
+    Mutant("no fence", partition, "intake.fence()", "intake.epoch = intake.world.epoch"),
+    Mutant("the fence is last", partition, "        intake.fence()\n", ""),
+    Mutant("uses the configured B", partition, "recorded or self._configured", "self._configured"),
+    Mutant(
+        "keeps the recorded B",
+        partition,
+        "else self._configured\n        if self",
+        "else wanted\n        if self",
+    ),
+    Mutant(
+        "does not record another B",
+        partition,
+        "or (self._offset, least) != (self._committed[0], recorded)",
+        "",
+    ),
+    Mutant(
+        "does not record the first B",
+        partition,
+        "self._committed is None or (self",
+        "self._committed and (self",
+    ),
+    Mutant(
+        "claims from the committed offset",
+        partition,
+        "min(since, self._offset))\n\n    def step",
+        "self._offset)\n\n    def step",
+    ),
+    Mutant("no room for steps of the clock", partition, "deduplicate_for + CLOCK_STEP_MS", "deduplicate_for"),
+    Mutant(
+        "the present instead of the first record",
+        partition,
+        "self._clock() if found is None else found",
+        "self._clock()",
+    ),
+    Mutant("released records are classified", partition, "record.offset < self._offset]", "False]"),
+    Mutant("released ids are not remembered", partition, "self._classifier.remember(released)", "pass"),
+    Mutant("forgets a release", partition, "            self._uploads.popleft()", "            pass"),
+    Mutant("deletes what waits", partition, "else min(since, self._offset)) > begin", "else since) > begin"),
+    Mutant(
+        "deletes by the first upload", partition, "self._uploads[0].since if", "self._uploads[0].timestamp if"
+    ),
+    Mutant("deletes without the skipped records", partition, "else self._classifier.since", "else None"),
+    Mutant(
+        "deletes by the clock before all is read", partition, "if self._intake.position < end:", "if False:"
+    ),
+    Mutant("deletes by the clock of later", partition, "first = int(now)", "first = int(self._clock())"),
+    Mutant("always deletes by the clock", partition, "        if first is None:\n", "        if True:\n"),
+    Mutant("no duplicates", uploads, "return timestamp - known < self._milliseconds", "return False"),
+    Mutant(
+        "remembers for ever", uploads, "return timestamp - known < self._milliseconds", "return known > 0"
+    ),
+    Mutant("remembers too long by one", uploads, "known < self._milliseconds", "known <= self._milliseconds"),
+    Mutant(
+        "forgets early",
+        uploads,
+        "timestamp - self._milliseconds - CLOCK_STEP_MS",
+        "timestamp - self._milliseconds // 2",
+    ),
+    Mutant(
+        "the first time counts",
+        uploads,
+        "max(timestamp, newest.get(upload_id, timestamp))",
+        "newest.get(upload_id, timestamp)",
+    ),
+    Mutant(
+        "remembers the latest period only",
+        uploads,
+        "for _, ids in self._periods), default",
+        "for _, ids in [self._periods[-1]]), default",
+    ),
+    Mutant(
+        "the content is the id",
+        uploads,
+        "self.ids.add(record.key, record.timestamp)  # type: ignore[arg-type]  # has an id\n            for",
+        "self.ids.add(record.value, record.timestamp)\n            for",
+    ),
+    Mutant(
+        "records without an id are accepted",
+        uploads,
+        'record.value or b"" if _has_id(record) and not',
+        'record.value or b"" if not',
+    ),
+    Mutant(
+        "no permutation boundary",
+        permuting,
+        "max(-(-n // min(most_reports, largest)), min(n, partitions))",
+        "-(-n // min(most_reports, largest))",
+    ),
+]
+
+
+def run(seed: int, core: ModuleType = partition) -> World:
+    """Runs a directed history (seed -1 or -2), or a random one."""
+    return history(seed, core) if seed >= 0 else frozen(core, ahead=3 * DEDUPLICATE_FOR if seed == -2 else 0)
+
+
+def caught(mutant: Mutant, histories: int) -> int | None:
+    """Returns the first seed whose history is wrong with a mutant, or None."""
+    core = mutant.core()
+    for seed in range(-2, histories):
+        try:
+            run(seed, core)
+        except (Wrong, Unavailable, TypeError, ValueError, IndexError):
+            return seed
+    return None
+
+
+def main() -> None:
+    histories = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
+    worlds = [run(seed) for seed in range(-2, histories)]
+    attempts = [attempt for world in worlds for attempt in world.attempts]
+    print(
+        f"{histories:,} histories: {sum(len(world.log) for world in worlds):,} records, {len(attempts):,} transactions,"
+        f" {sum(not attempt.committed for attempt in attempts):,} aborted; all right"
+    )
+    for mutant in MUTANTS:
+        print(f"{mutant.name}: {caught(mutant, histories)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

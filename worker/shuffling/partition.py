@@ -1,0 +1,232 @@
+"""Claims an intake partition, and releases its uploads.
+
+A release has exactly B accepted uploads, the first after the committed offset, so a repeated release has the same
+members. The offset's metadata records B, and a claim records another B before the first release that uses it.
+"""
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Protocol
+
+import numpy as np
+
+import ldp
+from worker.counting.ports import Unavailable
+from worker.shuffling.permuting import permute, split
+from worker.shuffling.uploads import CLOCK_STEP_MS, Classifier, Record, Upload
+
+_MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True)
+class Release:
+    """One transaction: frames for the topic of reports, and the next offset.
+
+    Attributes:
+        offset: the committed offset after this release.
+        least: number B of uploads in the next release.
+        frames: (partition, frame) pairs.
+        timestamp: timestamp of all frames in ms.
+        uploads, reports, duplicates, rejected: numbers of what the release contains and skips.
+    """
+
+    offset: int
+    least: int
+    frames: Sequence[tuple[int, bytes]] = field(default=(), repr=False)
+    timestamp: int = 0
+    uploads: int = 0
+    reports: int = 0
+    duplicates: int = 0
+    rejected: int = 0
+
+    @property
+    def metadata(self) -> str:
+        """Metadata of the committed offset."""
+        return json.dumps({"least": self.least})
+
+
+class Intake(Protocol):
+    """One intake partition, its group's offset, and the topic of reports.
+
+    Each method raises `Unavailable` if it fails. The outcome of a failed `release` is unknown.
+    """
+
+    @property
+    def position(self) -> int:
+        """Offset of the next record to poll."""
+
+    def fence(self) -> None:
+        """Fences the previous owner, and aborts its open transaction."""
+
+    def committed(self) -> tuple[int, str] | None:
+        """Returns the group's offset and its metadata."""
+
+    def bounds(self) -> tuple[int, int]:
+        """Returns the log's first offset and its end."""
+
+    def first_timestamp(self, offset: int, end: int) -> int | None:
+        """Returns the timestamp of the first record in [offset, end), or None."""
+
+    def offset_since(self, timestamp: int) -> int | None:
+        """Returns the offset of the first record that is at least as new, or None."""
+
+    def seek(self, offset: int) -> None:
+        """Sets the position."""
+
+    def poll(self) -> Sequence[Record]:
+        """Returns the next records, or none if there are none yet."""
+
+    def partitions(self) -> int:
+        """Returns the number of partitions of the topic of reports."""
+
+    def release(self, release: Release) -> None:
+        """Sends the frames and the offset in one transaction."""
+
+    def delete(self, offset: int) -> None:
+        """Deletes the records below an offset."""
+
+
+class OwnedIntake:
+    """An intake partition that this process owns.
+
+    After an exception or a revocation, drop the object and make a new one.
+
+    `least`: configured number B of uploads in a release. `deduplicate_for`: see `RecentIds`, in ms. `most_reports`:
+    largest number of reports in a frame. `clock`: time in ms since the epoch. It decides only when released records are
+    deleted.
+    """
+
+    def __init__(
+        self,
+        stream: ldp.Stream,
+        intake: Intake,
+        least: int,
+        deduplicate_for: int,
+        most_reports: int,
+        clock: Callable[[], float] = lambda: 1000 * time.time(),
+    ) -> None:
+        self._stream, self._intake, self._configured = stream, intake, least
+        self._most_reports, self._clock = most_reports, clock
+        self._kept_for = deduplicate_for + CLOCK_STEP_MS
+        self._classifier, self._uploads = Classifier(stream, deduplicate_for), deque[Upload]()
+        self._offset = self._end = 0
+        self._least: int | None = None
+        self._tidy_at = 0.0
+        self.expired = 0
+
+    @property
+    def held(self) -> int:
+        """Number of accepted uploads that wait for a release."""
+        return len(self._uploads)
+
+    def claim(self) -> None:
+        """Claims the partition; the caller noted the group's generation in step 1."""
+        intake = self._intake
+        # Step 2.
+        intake.fence()
+        # Step 3.
+        self._committed = intake.committed()
+        # Step 4.
+        begin, self._end = intake.bounds()
+        committed = begin if self._committed is None else self._committed[0]
+        self._offset = max(begin, committed)
+        self.expired = self._offset - committed
+        # Step 5.
+        found = intake.first_timestamp(self._offset, self._end)
+        first = self._clock() if found is None else found
+        since = intake.offset_since(int(first) - self._kept_for)
+        intake.seek(self._offset if since is None else min(since, self._offset))
+
+    def step(self) -> Release | None:
+        """Reads records, and releases B uploads if there are as many."""
+        if self._least is None:
+            self._finish_claim()
+        elif self.held < self._least:
+            self._read()
+        if self._least is None or self.held < self._least:
+            return None
+        release = self._next()
+        self._commit(release)
+        for _ in range(release.uploads):
+            self._uploads.popleft()
+        return release
+
+    def tidy(self) -> None:
+        """Once a minute, deletes old released records.
+
+        Raises `Unavailable`: retention deleted uploads that wait.
+        """
+        # Step 9.
+        now = self._clock()
+        if now < self._tidy_at or self._least is None:
+            return
+        self._tidy_at = now + _MINUTE_MS
+        begin, end = self._intake.bounds()
+        if begin > self._offset:
+            raise Unavailable(f"retention deleted the uploads at offsets {self._offset} to {begin - 1}")
+        first = self._uploads[0].since if self._uploads else self._classifier.since
+        if first is None:
+            if self._intake.position < end:
+                return  # the first unreleased record is not read yet
+            first = int(now)  # records that arrive after `bounds` are not older
+        since = self._intake.offset_since(first - self._kept_for)
+        if (below := self._offset if since is None else min(since, self._offset)) > begin:
+            self._intake.delete(below)
+
+    def _read(self) -> None:
+        records = self._intake.poll()
+        released = [record for record in records if record.offset < self._offset]
+        self._classifier.remember(released)
+        if fresh := records[len(released) :]:
+            self._uploads.extend(self._classifier.classify(fresh))
+
+    def _finish_claim(self) -> None:
+        """Continues step 5; then decides and records B."""
+        recorded = _least_of(self._committed)
+        wanted = recorded or self._configured
+        if self._intake.position < self._end and self.held < wanted:
+            self._read()
+            return
+        # without `wanted` uploads, no owner has tried a release, and another B exposes nothing
+        least = wanted if self.held >= wanted else self._configured
+        if self._committed is None or (self._offset, least) != (self._committed[0], recorded):
+            self._commit(Release(self._offset, least))
+        self._least = least
+
+    def _next(self) -> Release:
+        # Step 1.
+        assert self._least is not None
+        taken = list(islice(self._uploads, self._least))
+        # Step 2.
+        reports = permute(np.concatenate([upload.reports for upload in taken]))
+        # Step 3.
+        frames = split(self._stream, reports, self._most_reports, self._intake.partitions())
+        newest = max(upload.timestamp for upload in taken)
+        return Release(
+            offset=taken[-1].offset + 1,
+            least=self._configured,
+            frames=frames,
+            timestamp=newest - newest % _MINUTE_MS,
+            uploads=len(taken),
+            reports=reports.size,
+            duplicates=sum(upload.duplicates for upload in taken),
+            rejected=sum(upload.rejected for upload in taken),
+        )
+
+    def _commit(self, release: Release) -> None:
+        # Steps 4 to 8.
+        self._intake.release(release)
+        self._offset, self._least = release.offset, release.least
+
+
+def _least_of(committed: tuple[int, str] | None) -> int | None:
+    """Returns B from an offset's metadata; None without valid metadata."""
+    try:
+        found = json.loads(committed[1])["least"] if committed else None
+    except (ValueError, LookupError, TypeError):  # a tool reset the group's offset
+        return None
+    return found if isinstance(found, int) and found > 0 else None

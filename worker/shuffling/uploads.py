@@ -1,0 +1,145 @@
+"""Classifies the records of an intake partition: accepted, duplicate or rejected.
+
+The result for a record depends only on the log up to that record. It depends neither on a clock, nor on the batches in
+which the records arrive, nor on the number of uploads in a release.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+import ldp
+from ldp import frames
+
+ID_BYTES = 16
+CLOCK_STEP_MS = 600_000  # Largest backward step of the brokers' clocks
+_PERIODS = 4  # Number of periods in the time for which ids are remembered
+_NEVER = -(1 << 62)
+
+
+class Record(Protocol):
+    """A record of the intake topic."""
+
+    @property
+    def offset(self) -> int:
+        """The record's offset."""
+
+    @property
+    def timestamp(self) -> int:
+        """The broker's timestamp in ms."""
+
+    @property
+    def key(self) -> bytes | None:
+        """The upload's id."""
+
+    @property
+    def value(self) -> bytes | None:
+        """The upload's frame."""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """An accepted upload, and the records before it that are not accepted.
+
+    Attributes:
+        offset: the record's offset.
+        timestamp: the broker's timestamp in ms.
+        reports: (n,) reports of the oracle's ``report_dtype``, n ≥ 1.
+        since: timestamp of the first record after the previous accepted upload.
+        duplicates: number of duplicates after the previous accepted upload.
+        rejected: number of rejected records after the previous accepted upload.
+    """
+
+    offset: int
+    timestamp: int
+    reports: npt.NDArray[np.void]
+    since: int
+    duplicates: int = 0
+    rejected: int = 0
+
+
+class RecentIds:
+    """Ids of recent records, with their broker timestamps.
+
+    Records are duplicates if they have the same id and timestamps less than `milliseconds` apart. Older ids are dropped
+    by periods.
+
+    Example:
+        >>> ids = RecentIds(milliseconds=3_600_000)
+        >>> [ids.add(bytes(16), minute * 60_000) for minute in (0, 59, 118, 178)]
+        [False, True, True, False]
+    """
+
+    def __init__(self, milliseconds: int) -> None:
+        self._milliseconds = milliseconds
+        self._periods: deque[tuple[int, dict[bytes, int]]] = deque()  # (end, id -> newest timestamp)
+
+    def __len__(self) -> int:
+        return sum(len(ids) for _, ids in self._periods)
+
+    def add(self, upload_id: bytes, timestamp: int) -> bool:
+        """Remembers an id; returns whether it is a duplicate."""
+        if not self._periods or timestamp >= self._periods[-1][0]:
+            self._periods.append((timestamp + self._milliseconds // _PERIODS, {}))
+            while self._periods[0][0] <= timestamp - self._milliseconds - CLOCK_STEP_MS:
+                self._periods.popleft()
+        known = max((ids.get(upload_id, _NEVER) for _, ids in self._periods), default=_NEVER)
+        newest = self._periods[-1][1]
+        newest[upload_id] = max(timestamp, newest.get(upload_id, timestamp))
+        return timestamp - known < self._milliseconds
+
+
+class Classifier:
+    """Classifies an intake partition's records in the order of the log."""
+
+    def __init__(self, stream: ldp.Stream, deduplicate_for: int) -> None:
+        self._stream, self.ids = stream, RecentIds(deduplicate_for)
+        self._since: int | None = None
+        self._duplicates = self._rejected = 0
+
+    @property
+    def since(self) -> int | None:
+        """Timestamp of the first record after the last accepted upload, or None."""
+        return self._since
+
+    def remember(self, records: Sequence[Record]) -> None:
+        """Remembers the ids of released records."""
+        for record in records:
+            if _has_id(record):
+                self.ids.add(record.key, record.timestamp)  # type: ignore[arg-type]  # has an id
+
+    def classify(self, records: Sequence[Record]) -> list[Upload]:
+        """Returns the accepted uploads among the next records."""
+        duplicate = [
+            _has_id(record) and self.ids.add(record.key, record.timestamp)  # type: ignore[arg-type]  # has an id
+            for record in records
+        ]
+        values = [
+            record.value or b"" if _has_id(record) and not is_duplicate else b""
+            for record, is_duplicate in zip(records, duplicate, strict=True)
+        ]
+        ends = np.cumsum([len(value) for value in values], dtype=np.int64)
+        begins = ends - np.array([len(value) for value in values], np.int64)
+        decoded = frames.decode(self._stream, b"".join(values), begins, ends)
+        uploads, at = list[Upload](), 0
+        for record, is_duplicate, reports in zip(records, duplicate, decoded.counts.tolist(), strict=True):
+            self._since = record.timestamp if self._since is None else self._since
+            if not reports:
+                self._duplicates += is_duplicate
+                self._rejected += not is_duplicate
+                continue
+            found = decoded.reports[at : at + reports].copy()  # a view would keep the whole batch
+            uploads.append(
+                Upload(record.offset, record.timestamp, found, self._since, self._duplicates, self._rejected)
+            )
+            at += reports
+            self._since, self._duplicates, self._rejected = None, 0, 0
+        return uploads
+
+
+def _has_id(record: Record) -> bool:
+    return record.key is not None and len(record.key) == ID_BYTES
