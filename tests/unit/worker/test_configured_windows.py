@@ -9,7 +9,7 @@ from worker.config.windows import MOST_KEPT, MOST_OPEN, cost, duration
 from worker.counting.bounds import MOST_PANES
 from worker.counting.rules import RecordLimits
 from worker.counting.windows import Pane, Windowing, milliseconds
-from worker.kafka.snapshots.topic import transaction_seconds
+from worker.kafka.client.transactions import transaction_seconds
 
 STREAM = """
 [[streams]]

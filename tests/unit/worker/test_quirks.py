@@ -4,6 +4,7 @@ No broker is needed: the clients are the library's own, with injected broker ans
 """
 
 import contextlib
+import heapq
 import inspect
 import socket
 import ssl
@@ -19,10 +20,18 @@ from kafka.coordinator.base import Generation
 from kafka.future import Future
 from kafka.net import manager, transport
 from kafka.producer.sender import Sender
-from kafka.producer.transaction_manager import EndTxnHandler, ProducerIdAndEpoch, TransactionManager
+from kafka.producer.transaction_manager import (
+    EndTxnHandler,
+    FindCoordinatorHandler,
+    ProducerIdAndEpoch,
+    TransactionalRequestResult,
+    TransactionManager,
+    TransactionState,
+    TxnOffsetCommitHandler,
+)
 from kafka.protocol.frame import KafkaBytes
 from kafka.record import default_records
-from kafka.structs import MemberState, OffsetAndTimestamp
+from kafka.structs import ConsumerGroupMetadata, MemberState, OffsetAndMetadata, OffsetAndTimestamp
 
 from worker.kafka.client import quirks
 
@@ -712,3 +721,85 @@ def test_a_lone_leaderless_partition_is_omitted_after_an_answer(consumer, monkey
     hears(consumer, monkeypatch, errors.KafkaConnectionError())
     with pytest.raises(errors.KafkaConnectionError):  # no broker reported a missing leader
         quirks.bounds(consumer, answered, found, 1000)
+
+
+class Offsets:
+    """The transaction manager of a producer, and a coordinator's answers to its requests."""
+
+    MEMBER = ConsumerGroupMetadata("g", 3, "m")
+
+    def __init__(self, *, mended):
+        self._transaction_manager = self.manager = TransactionManager(
+            transactional_id="id", api_version=(4, 0)
+        )
+        self._sender = SimpleNamespace(wakeup=self.wake)
+        self.for_offsets = []
+        self.manager.set_producer_id_and_epoch(ProducerIdAndEpoch(7, 1))
+        for state in (TransactionState.INITIALIZING, TransactionState.READY):
+            self.manager._transition_to(state)
+        if mended:
+            quirks.refuse_end_retries(self)
+
+    def send(self, offsets, answer=errors.NoError, *, seconds=0.0):
+        """Sends offsets in a new transaction; all requests but the last succeed."""
+        self.answer = answer
+        self.manager.begin_transaction()
+        quirks.send_offsets(
+            self, {tp: OffsetAndMetadata(at, "", -1) for tp, at in offsets.items()}, self.MEMBER, seconds
+        )
+
+    def wake(self):
+        """Answers all requests, at most 4 for offsets; does not answer those for offsets if the answer is None."""
+        while self.manager._pending_requests and len(self.for_offsets) < 4:
+            *_, handler = heapq.heappop(self.manager._pending_requests)
+            code = 0
+            if isinstance(handler, FindCoordinatorHandler):
+                continue
+            if isinstance(handler, TxnOffsetCommitHandler):
+                self.for_offsets.append(handler.request)
+                if self.answer is None:
+                    return
+                code = getattr(self.answer, "errno", 0)
+            tps = [(tp.topic, [(tp.partition, code)]) for tp in handler.offsets]
+            self.manager._in_flight_request_correlation_id = 1
+            lost = isinstance(handler, TxnOffsetCommitHandler) and self.answer is errors.KafkaConnectionError
+            handler.on_complete(1, self.answer() if lost else SimpleNamespace(error_code=0, topics=tps))
+
+    @property
+    def committed(self):
+        """Partition and offset of each offset in the last request."""
+        found = (part for topic in self.for_offsets[-1].topics for part in topic.partitions)
+        return [(part.partition_index, part.committed_offset) for part in found]
+
+
+def test_the_offsets_of_an_aborted_transaction_are_sent_again_upstream():
+    group = Offsets(mended=False)
+    with pytest.raises(errors.CommitFailedError):
+        group.send({TP: 5}, errors.IllegalGenerationError)
+    group.manager.begin_abort()
+    group.manager._pending_requests.clear()
+    group.manager._complete_transaction()
+    group.send({TopicPartition("t", 1): 8})
+    assert group.committed == [(0, 5), (1, 8)]
+
+
+def test_offsets_are_confirmed_in_time():
+    group = Offsets(mended=True)
+    with pytest.raises(errors.KafkaTimeoutError, match="did not confirm"):
+        group.send({TP: 5}, None)
+
+
+@pytest.mark.parametrize("mended", [False, True])
+def test_offsets_with_a_lost_connection_are_sent_again_upstream(mended):
+    group = Offsets(mended=mended)
+    with pytest.raises(errors.KafkaConnectionError if mended else errors.KafkaTimeoutError):
+        group.send({TP: 5}, errors.KafkaConnectionError)
+    assert len(group.for_offsets) == (1 if mended else 4)
+
+
+def test_unsent_offsets_wait_for_the_coordinator():
+    group = Offsets(mended=True)
+    handler = TxnOffsetCommitHandler(group.manager, Offsets.MEMBER, {}, TransactionalRequestResult())
+    group.manager.retry(handler)
+    assert [pending is handler for *_, pending in group.manager._pending_requests] == [True]
+    assert not handler.result.is_done

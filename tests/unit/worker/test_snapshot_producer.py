@@ -14,10 +14,9 @@ from ldp import snapshot
 from ldp.snapshot import Cut, Message
 from worker.config import parse
 from worker.counting.ports import StateLost, Unavailable
-from worker.kafka.client import reading
-from worker.kafka.snapshots import topic as snapshot_topic
+from worker.kafka.client import quirks, reading, transactions
+from worker.kafka.client.transactions import TIMEOUT_SECONDS
 from worker.kafka.snapshots.producer import KafkaSnapshotProducer
-from worker.kafka.snapshots.topic import TIMEOUT_SECONDS
 from worker.service import publishing
 
 STREAM = ldp.Stream("s", ldp.GRR("1", 2))
@@ -233,7 +232,7 @@ def test_a_large_snapshot_is_sent_in_bounded_parts_with_heartbeats(monkeypatch, 
         assert len(alive) == 50
         assert producer.open == []
     else:
-        monkeypatch.setattr(snapshot_topic.quirks, "drop", lambda producer: None)
+        monkeypatch.setattr(quirks, "drop", lambda producer: None)
         with pytest.raises(Unavailable, match="KafkaTimeoutError: expired"):
             snapshot_producer.publish(1, messages)
     assert 20 << 20 < producer.most <= (32 + 20) << 20
@@ -283,7 +282,7 @@ LIES = {
 @pytest.mark.parametrize("nth", range(1, 13))
 def test_one_wrong_answer_never_restarts_the_sequence(monkeypatch, lie, nth):
     """The publisher continues from the newest head, or opens once more."""
-    monkeypatch.setattr(snapshot_topic.quirks, "drop", lambda producer: None)
+    monkeypatch.setattr(quirks, "drop", lambda producer: None)
     seconds = itertools.count()
     snapshot_producer = KafkaSnapshotProducer(Liar(nth, lie), STREAM, lambda: next(seconds), lambda _: None)
     try:
@@ -300,9 +299,9 @@ def test_the_transaction_timeout_covers_the_longest_snapshot(monkeypatch, domain
         f"domain_size = {domain_size}\n"
     )
     given = {}
-    monkeypatch.setattr(snapshot_topic, "KafkaProducer", lambda **settings: given.update(settings))
+    monkeypatch.setattr(transactions, "KafkaProducer", lambda **settings: given.update(settings))
     for quirk in ("retry_lost_requests", "refuse_end_retries"):
-        monkeypatch.setattr(snapshot_topic.quirks, quirk, lambda producer: None)
+        monkeypatch.setattr(quirks, quirk, lambda producer: None)
     snapshot_producer = publishing.snapshot_producer_of(
         config, config.streams[0], lambda: None, reading.ignore
     )

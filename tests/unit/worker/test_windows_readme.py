@@ -9,7 +9,7 @@ from worker.config.snapshots import MOST_BYTES as MOST_SNAPSHOT
 from worker.config.windows import MOST_KEPT, MOST_OPEN
 from worker.counting.bounds import MOST_BYTES, MOST_PANES
 from worker.counting.windows import Windowing
-from worker.kafka.snapshots.topic import transaction_seconds
+from worker.kafka.client.transactions import transaction_seconds
 from worker.observe.metrics import Metrics
 
 SECTION = page("guides/windows")

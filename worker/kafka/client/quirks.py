@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.codec import gzip_encode
 from kafka.errors import (
     KafkaConnectionError,
@@ -30,7 +30,7 @@ from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol import parser
 from kafka.protocol.frame import KafkaBytes
 from kafka.protocol.metadata import MetadataRequest
-from kafka.protocol.producer import EndTxnRequest
+from kafka.protocol.producer import EndTxnRequest, TxnOffsetCommitRequest
 from kafka.record import default_records
 from kafka.structs import MemberState
 
@@ -192,12 +192,34 @@ def commit_transaction(producer: KafkaProducer, sent: Iterable[Any], timeout_sec
     `flush` fails if the producer splits a batch that is too large for the topic, even if its halves succeed. Gone when
     both defects are fixed. Raises `KafkaError`: a record was not acknowledged, or the commit failed.
     """
+    await_acknowledgements(producer, sent, timeout_seconds)
+    producer.commit_transaction()
+
+
+def await_acknowledgements(producer: KafkaProducer, sent: Iterable[Any], timeout_seconds: float) -> None:
+    """Raises `KafkaError` unless all records are acknowledged; see `commit_transaction`."""
     deadline = time.monotonic() + timeout_seconds
     with contextlib.suppress(UnknownError):
         producer.flush(timeout_seconds)
     for future in sent:
         future.get(max(0.0, deadline - time.monotonic()))
-    producer.commit_transaction()
+
+
+def send_offsets(
+    producer: KafkaProducer,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    member: Any,
+    timeout_seconds: float,
+) -> None:
+    """Adds a group's offsets to a transaction, as a group member.
+
+    Upstream's ``send_offsets_to_transaction`` waits without a time-out. Gone when it has one. Raises `KafkaError`: the
+    membership ended, or the coordinator did not confirm the offsets.
+    """
+    result = producer._transaction_manager.send_offsets_to_transaction(offsets, member)
+    producer._sender.wakeup()
+    if not result.wait(1000 * timeout_seconds):
+        raise KafkaTimeoutError("the coordinator of the group did not confirm the offsets")
 
 
 _AGAIN_SECONDS = 0.1  # Pause of a producer without a connection before it retries
@@ -224,18 +246,21 @@ def retry_lost_requests(producer: KafkaProducer) -> None:
 
 
 def refuse_end_retries(producer: KafkaProducer) -> None:
-    """Makes a producer fail instead of retrying the end of a transaction.
+    """Makes a producer fail instead of retrying a transaction's end or offsets.
 
     Upstream repeats the EndTxn request after a lost connection. If the first request was only delayed, it may commit a
     part of the next transaction, which has the same epoch. Upstream also repeats the request without limit after
     retriable errors. After a failure, the worker starts a producer with a new epoch, and reads whether the commit
     succeeded. Gone when each transaction has its own epoch (EndTxn, version 5) and a commit has a time-out.
+
+    Upstream repeats the TxnOffsetCommit request, too. A delayed first request may set an old offset in the next
+    transaction.
     """
     manager = producer._transaction_manager
-    enqueue = manager._enqueue_request
+    enqueue, retry = manager._enqueue_request, manager.retry
 
     def enqueue_first(request: Any) -> None:
-        if request.is_retry and isinstance(request.request, EndTxnRequest):
+        if request.is_retry and isinstance(request.request, EndTxnRequest | TxnOffsetCommitRequest):
             request.fatal_error(
                 KafkaConnectionError(
                     "the outcome of a transaction is unknown: the coordinator did not confirm its end"
@@ -244,7 +269,11 @@ def refuse_end_retries(producer: KafkaProducer) -> None:
             return
         enqueue(request)
 
-    manager._enqueue_request = enqueue_first
+    def retry_unsent(request: Any) -> None:
+        # the first request for offsets waits for the group's coordinator
+        (enqueue if isinstance(request.request, TxnOffsetCommitRequest) else retry)(request)
+
+    manager._enqueue_request, manager.retry = enqueue_first, retry_unsent
 
 
 def drop(producer: KafkaProducer) -> None:
@@ -252,6 +281,9 @@ def drop(producer: KafkaProducer) -> None:
 
     Upstream's ``close(timeout=0)`` first flushes. If a record is unsent or a batch was split, it raises and does not
     close. Gone when it closes anyway.
+
+    Upstream sends the offsets of an aborted transaction again with the next one. So drop a producer after a failure
+    instead of aborting its transaction. Gone when an abort clears ``_pending_txn_offset_commits``.
     """
     producer._sender.force_close()
     with contextlib.suppress(KafkaTimeoutError, UnknownError):

@@ -6,7 +6,6 @@ therefore waits until every transaction below the topic's end has ended.
 
 import contextlib
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,16 +19,16 @@ from ldp.snapshot import Incomplete, Message, Row, Snapshot
 from ldp.snapshot.assembling import assemble_released
 from worker.counting.head import Head, NewerHead
 from worker.counting.ports import StateLost, Unavailable
-from worker.kafka.client import quirks, reading
+from worker.kafka.client import quirks, reading, transactions
 from worker.kafka.client.errors import OPEN, unavailable
 from worker.kafka.client.reading import Passed
+from worker.kafka.client.transactions import TIMEOUT_SECONDS
 from worker.kafka.snapshots import compacted
-from worker.kafka.snapshots.topic import PARTITION, TIMEOUT_SECONDS, UNREADABLE
+from worker.kafka.snapshots.topic import PARTITION, UNREADABLE
 
 _CLAIM_SECONDS = 2.0  # Longest wait of a claim for the end of open transactions
 _DECIDED_SECONDS = 0.05  # Pause between two checks of open transactions
 _COMMITTED, _UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
-_MOST_WAITING = 32 << 20  # Most bytes of unacknowledged messages
 
 
 class KafkaSnapshotProducer:
@@ -82,7 +81,17 @@ class KafkaSnapshotProducer:
         try:
             # Step 7.
             self._producer.begin_transaction()
-            sent = self._send(sequence, messages)
+            records = (
+                {
+                    "topic": self._topic.name,
+                    "value": message.body or None,
+                    "key": message.key.encode(),
+                    "headers": message.headers(sequence),
+                    "partition": PARTITION,
+                }
+                for message in messages
+            )
+            sent = transactions.send(self._producer, records, self._heartbeat)
             sent += [
                 self._producer.send(self._rows, value=row.value or None, key=row.key, partition=PARTITION)
                 for row in rows
@@ -92,27 +101,6 @@ class KafkaSnapshotProducer:
         except (kafka_errors.KafkaError, quirks.TOPIC_MISSING) as error:
             self.close()
             raise unavailable(error, "publishing to", self._topic.name) from error
-
-    def _send(self, sequence: int, messages: Sequence[Message]) -> list[Any]:
-        """Sends messages; bounds unacknowledged bytes so that no message expires."""
-        sent, waiting, size = list[Any](), deque[tuple[Any, int]](), 0
-        for message in messages:
-            self._heartbeat()
-            while size > _MOST_WAITING:
-                oldest, freed = waiting.popleft()
-                oldest.get(TIMEOUT_SECONDS)
-                size -= freed
-            answer = self._producer.send(
-                self._topic.name,
-                value=message.body or None,
-                key=message.key.encode(),
-                headers=message.headers(sequence),
-                partition=PARTITION,
-            )
-            sent.append(answer)
-            waiting.append((answer, len(message.body)))
-            size += len(message.body)
-        return sent
 
     def newest(self) -> list[Snapshot]:
         """Reads the newest snapshot of all time and its window `late`, if any.

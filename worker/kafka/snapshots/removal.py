@@ -8,8 +8,9 @@ from kafka.errors import GroupIdNotFoundError, KafkaError
 from worker.config import Config
 from worker.kafka.client import quirks, topics
 from worker.kafka.client.reading import OnPassed, ignore
+from worker.kafka.client.transactions import TIMEOUT_SECONDS
 from worker.kafka.snapshots import compacted
-from worker.kafka.snapshots.topic import PARTITION, TIMEOUT_SECONDS, SnapshotTopic
+from worker.kafka.snapshots.topic import PARTITION, SnapshotTopic
 
 
 def keys_of(
