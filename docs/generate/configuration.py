@@ -20,7 +20,9 @@ _TYPES = {
     Path: "path",
     schema.QueryTable: "table",
 }
-_DURATIONS = {get_args(each)[1] for each in (values.Length, values.Lasting, values.Retention)}
+_DURATIONS = {
+    get_args(each)[1] for each in (values.Length, values.Lasting, values.Remembering, values.Retention)
+}
 _UNITS = {"_seconds": " (seconds)", "_bytes": " (bytes)"}
 
 
@@ -39,6 +41,7 @@ def worker() -> str:
         redis=_page(tables["redis"]),
         http=_page(tables["http"]),
         outputs=_page(outputs),
+        shuffle=_page(tables["shuffle"]),
     )
 
 

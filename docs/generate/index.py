@@ -22,7 +22,8 @@ SHELVES = {
         "Reference: look it up",
         "configuration configuration-streams topics-and-messages http-api wire-format wire-format-coins"
         " state-files cli-ldp-worker cli-ldp cli-ldp-analysis metrics alerts log-events errors failures"
-        " failures-kafka failures-redis failures-output-topics failures-worker failures-records broker-errors",
+        " failures-kafka failures-redis failures-output-topics failures-worker failures-records failures-uploads"
+        " broker-errors",
     ),
     "explanation": (
         "Explanation: understand it",

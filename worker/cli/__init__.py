@@ -15,6 +15,7 @@ from worker.cli import (  # noqa: F401
     remove,
     rows,
     run,
+    shuffle,
     simulate,
     watch,
 )

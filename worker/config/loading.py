@@ -16,7 +16,7 @@ from worker.config.faults import ConfigError, config_error, reason, refuse_doubl
 from worker.config.lines import line_of, line_of_error
 from worker.config.redaction import position, shown_path
 from worker.config.rows import refuse_absurd_rows, refuse_others, slots_of
-from worker.config.schema import DeadLetters, File, Http, Kafka, Redis, Rows, Snapshots
+from worker.config.schema import DeadLetters, File, Http, Kafka, Redis, Rows, Shuffle, Snapshots
 from worker.config.snapshots import refuse_absurd_snapshots
 from worker.config.streams import Served, served_from
 
@@ -49,6 +49,7 @@ class Config:
     snapshots: Snapshots
     rows: Rows
     dead_letters: DeadLetters
+    shuffle: Shuffle
     streams: tuple[Served, ...]
 
     def consumer_group(self, stream: str) -> str:
@@ -58,6 +59,14 @@ class Config:
     def transactional_id(self, stream: str) -> str:
         """Returns the publisher's transactional id, which all groups share."""
         return f"ldp-worker/{self.snapshots.topic}/{stream}"
+
+    def shuffle_group(self, stream: str) -> str:
+        """Returns the name of the consumer group of a stream's shufflers."""
+        return f"{self.group}-shuffle-{stream}"
+
+    def release_id(self, stream: str, partition: int) -> str:
+        """Returns the transactional id of an intake partition's owner."""
+        return f"{self.group}-shuffle/{stream}/{partition}"
 
     def slots(self, served: Served) -> Slots | None:
         """Returns which rows each window of a stream has; None without rows."""
@@ -172,6 +181,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
         snapshots=file.snapshots,
         rows=file.rows,
         dead_letters=file.dead_letters,
+        shuffle=file.shuffle,
         streams=streams,
     )
 
@@ -184,6 +194,7 @@ def _topics(file: File) -> list[tuple[str, str]]:
         "rows": file.rows,
     }
     keys = [(f"streams[{i}].topic", table.topic) for i, table in enumerate(file.streams)]
+    keys += [(f"streams[{i}].intake", table.intake) for i, table in enumerate(file.streams) if table.intake]
     for name, table in tables.items():
         if table.topic is not None:
             keys.insert(len(keys) if "topic" in table.model_fields_set else 0, (f"{name}.topic", table.topic))

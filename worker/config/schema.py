@@ -1,4 +1,7 @@
-"""Schema of the configuration: tables, keys, types, defaults and limits."""
+"""Schema of the configuration: tables, keys, types, defaults and limits.
+
+This file has all tables; that is why it is longer than others.
+"""
 
 import re
 from pathlib import Path
@@ -32,6 +35,7 @@ from worker.config.values import (
     Name,
     Number,
     Probability,
+    Remembering,
     Retention,
     Seconds,
     TopicName,
@@ -334,6 +338,14 @@ class DeadLetters(Table):
     sample. With `streams.late_dead_letters`, the topic includes late records."""
 
 
+class Shuffle(Table):
+    """``[shuffle]``: the shuffler, which moves uploads to the topics of reports."""
+
+    deduplicate_for: Remembering = "1h"
+    """Time in which the shuffler drops a second upload with the same id. At least 40 minutes, because clients
+    retry for 30 minutes."""
+
+
 class QueryTable(Table):
     """``[[streams.queries]]``: a set of values, or the most frequent values."""
 
@@ -365,6 +377,11 @@ class StreamTable(Table):
     """Name of the stream: 1 to 200 of `A-Z a-z 0-9 . _ -`."""
     topic: TopicName
     """Topic of the reports. One topic per stream, one stream per topic."""
+    intake: TopicName | None = None
+    """Topic of the uploads, which the shuffler moves to `topic`. Without a name, the stream has no uploads."""
+    release_least: Number = 1000
+    """Number of uploads that the shuffler permutes and moves together. Uploads of a partition wait until there
+    are as many."""
     protocol: str
     """Protocol of the reports: `grr`, `olh`, `oue`, `sue`, `subset`, `hadamard` or `pgr`; or, with explicit
     probabilities, `response` or `unary`."""
@@ -447,4 +464,5 @@ class File(Table):
     snapshots: Snapshots = Snapshots()
     rows: Rows = Rows()
     dead_letters: DeadLetters = DeadLetters()
+    shuffle: Shuffle = Shuffle()
     streams: Annotated[list[StreamTable], Field(min_length=1)]

@@ -26,6 +26,8 @@ class Served:
     Attributes:
         idle_timeout: seconds without a later report after which a partition is idle.
         retain: milliseconds that a final window stays on the snapshot topic; None to keep it forever.
+        intake: topic of the uploads; None without uploads.
+        release_least: number of uploads in a release of the shuffler.
     """
 
     stream: ldp.Stream
@@ -36,6 +38,8 @@ class Served:
     idle_timeout: float = 300.0
     retain: int | None = None
     late_dead_letters: bool = False
+    intake: str | None = None
+    release_least: int = 1000
 
     @property
     def cost(self) -> Cost | None:
@@ -79,6 +83,8 @@ def served_from(
         milliseconds(table.idle_timeout) / UNITS["s"],
         retain,
         table.late_dead_letters,
+        table.intake,
+        table.release_least,
     )
     if windowing is not None and served.cost is not None:
         refuse_absurd(windowing, served.cost, key)

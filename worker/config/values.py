@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, StrictFloat, StrictInt
 
 from ldp.consistency import METHODS
 from worker.config.redaction import is_broker
-from worker.counting.windows import ALL, milliseconds, parse
+from worker.counting.windows import ALL, UNITS, milliseconds, parse
 
 
 def split(value: object) -> object:
@@ -91,6 +91,13 @@ Length = Annotated[
 Lasting = Annotated[
     str,
     must(lambda text: _is_duration(text, 1), "allowed are 1s to 366d, a whole number with s, m, h or d"),
+]
+Remembering = Annotated[
+    str,
+    must(
+        lambda text: _is_duration(text, 40 * UNITS["m"]),
+        "allowed are 40m to 366d, a whole number with s, m, h or d",
+    ),
 ]
 Retention = Annotated[
     str,

@@ -124,7 +124,15 @@ class OwnedIntake:
         return len(self._uploads)
 
     def claim(self) -> None:
-        """Claims the partition; the caller noted the group's generation in step 1."""
+        """Claims the partition, and starts reading.
+
+        1. The caller notes the generation and member id of the group.
+        2. Fence the previous owner, and abort its open transaction.
+        3. Read the committed offset and its metadata.
+        4. Read the log's bounds. If retention deleted uploads, continue at the log's start.
+        5. Read from the first record that can be the original of an unreleased duplicate. Records below the committed
+           offset contribute only their ids. Then decide B, and record it if it differs from the metadata.
+        """
         intake = self._intake
         # Step 2.
         intake.fence()
@@ -142,7 +150,18 @@ class OwnedIntake:
         intake.seek(self._offset if since is None else min(since, self._offset))
 
     def step(self) -> Release | None:
-        """Reads records, and releases B uploads if there are as many."""
+        """Reads records, and releases B uploads if there are as many.
+
+        1. Read records in order, up to the B-th accepted upload.
+        2. Permute the reports.
+        3. Split them into frames.
+        4. Begin a transaction.
+        5. Send the frames.
+        6. Check every acknowledgement.
+        7. Send the offset after the B-th upload and the next B to the transaction, as a group member.
+        8. Commit.
+        9. Later, `tidy` deletes released records that no duplicate needs.
+        """
         if self._least is None:
             self._finish_claim()
         elif self.held < self._least:
@@ -218,7 +237,7 @@ class OwnedIntake:
         )
 
     def _commit(self, release: Release) -> None:
-        # Steps 4 to 8.
+        # the port has steps 4 to 8
         self._intake.release(release)
         self._offset, self._least = release.offset, release.least
 

@@ -30,6 +30,11 @@ TURNS = {
     "publish": [(PUBLISHER, "tick")],
     "heed": [("worker.counting.ownership:Ownership", "_apply_head")],
     "import": [(IMPORT, "run")],
+    "intake": [
+        ("worker.service.shuffle:StreamShuffler", "_serve"),
+        ("worker.shuffling.partition:OwnedIntake", "claim"),
+    ],
+    "release": [("worker.shuffling.partition:OwnedIntake", name) for name in ("step", "tidy")],
 }
 """Turns of each thread: calls within a turn, on its thread, are the steps."""
 
@@ -96,6 +101,25 @@ IMPORTING = [
 ]
 """Steps of an import, which runs outside a worker."""
 
+INTAKE = "worker.kafka.intake.partition:KafkaIntake"
+SHUFFLING = [
+    Step("intake", 1, "worker.kafka.intake.group:IntakeGroup", "assigned"),
+    Step("intake", 2, INTAKE, "fence"),
+    Step("intake", 3, INTAKE, "committed"),
+    Step("intake", 4, INTAKE, "bounds"),
+    Step("intake", 5, INTAKE, "offset_since"),
+    Step("release", 1, INTAKE, "poll", each=True),
+    Step("release", 2, "worker.shuffling.partition", "permute"),
+    Step("release", 3, "worker.shuffling.partition", "split"),
+    Step("release", 4, PRODUCER, "begin_transaction"),
+    Step("release", 5, PRODUCER, "send", each=True),
+    Step("release", 6, "worker.kafka.client.quirks", "await_acknowledgements"),
+    Step("release", 7, "worker.kafka.client.quirks", "send_offsets"),
+    Step("release", 8, PRODUCER, "commit_transaction"),
+    Step("release", 9, INTAKE, "delete"),
+]
+"""Steps of a shuffler, which is another process."""
+
 ALONE, FINAL, DELETED = "a head alone", "a final window", "a deleted window"
 """Parts of a publishing turn, in addition to the snapshot of all time."""
 
@@ -114,7 +138,7 @@ def content(call: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> str:
 
 def found(turn: str, owner: str, call: str, nth: int) -> Step | None:
     """Returns which step the nth call of a name in a turn is."""
-    for step in [*STEPS, *IMPORTING]:
+    for step in [*STEPS, *IMPORTING, *SHUFFLING]:
         if (step.turn, step.owner, step.call) == (turn, owner, call) and step.first <= nth <= step.last:
             return step
     return None

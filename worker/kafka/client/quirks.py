@@ -2,6 +2,7 @@
 
 Each docstring describes a defect of the library ("upstream"). The fix follows after "Gone when". The tests in
 ``tests/unit/worker/test_quirks.py`` demonstrate each defect, and fail once it is fixed. Run them before an upgrade.
+This file has all defects of the library; that is why it is longer than others.
 """
 
 import contextlib

@@ -1,7 +1,8 @@
 """Specifies, describes and creates the topics that a configuration needs.
 
-Each stream has a topic of reports. All streams share the topic of dead letters, the compacted topic of snapshots
-and, if configured, the compacted topic of rows. Existing topics are never changed; `worker.check.topics` checks them.
+Each stream has a topic of reports and, if configured, an intake topic of uploads. All streams share the topic of dead
+letters, the compacted topic of snapshots and, if configured, the compacted topic of rows. Existing topics are never
+changed; `worker.check.topics` checks them.
 """
 
 import contextlib
@@ -24,6 +25,13 @@ HOUR_MS = 3_600_000
 APPEND_TIME = "LogAppendTime"  # ``message.timestamp.type`` for the broker's time
 _APPENDED = {"message.timestamp.type": APPEND_TIME}
 """Broker time on output topics: with producer time, brokers reject records from a worker whose clock is ahead."""
+_INTAKE = {
+    "cleanup.policy": "delete",
+    **_APPENDED,
+    "retention.ms": str(24 * HOUR_MS),
+    "segment.ms": str(HOUR_MS // 6),  # only complete segments are deleted from the disk
+    "min.insync.replicas": "2",
+}
 _ANY_MS = 1000 * 24 * HOUR_MS
 """A timestamp bound above this counts as unlimited; Kafka's default is the largest 64-bit number."""
 BROKERS_DEFAULT = -1  # Replication factor that means the brokers' default
@@ -141,6 +149,11 @@ def specs(config: Config, partitions: int, event_time: bool = False) -> list[Top
             | _size_limit(max(largest_report(served.stream))),
         )
         for served in config.streams
+    ]
+    needed += [
+        TopicSpec(served.intake, f"uploads of {served.stream.name}", 1, _INTAKE)
+        for served in config.streams
+        if served.intake is not None
     ]
     largest = max(largest_of_snapshots(served, partitions) for served in config.streams)
     needed.append(

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.long.kills.steps import IMPORTING, STEPS
+from tests.long.kills.steps import IMPORTING, SHUFFLING, STEPS
 from worker.counting.ownership import Ownership
 from worker.importing import Import
+from worker.kafka.intake.partition import KafkaIntake
 from worker.kafka.snapshots.producer import KafkaSnapshotProducer
 from worker.publishing.publisher import Publisher
+from worker.service.shuffle import StreamShuffler
+from worker.shuffling.partition import OwnedIntake
 
 PUBLISHING = (Publisher.tick, Publisher._publish, KafkaSnapshotProducer.publish)
 CLAIMING = (Ownership.claim, Ownership._decide, Ownership._adopt)
@@ -26,8 +29,10 @@ COMMITTING = (Ownership.commit, Ownership.prepare, Ownership.write, Ownership.se
         ("commit", COMMITTING, Ownership.commit),
         ("publish", PUBLISHING, Publisher.tick),
         ("import", (Import,), Import.run),
+        ("intake", (StreamShuffler, OwnedIntake.claim), OwnedIntake.claim),
+        ("release", (OwnedIntake._next, OwnedIntake.tidy, KafkaIntake), OwnedIntake.step),
     ],
-    ids=["claim", "commit", "publish", "import"],
+    ids=["claim", "commit", "publish", "import", "intake", "release"],
 )
 def test_steps_have_the_same_numbers_in_docstring_code_and_kill_points(
     turn: str, body: tuple[Callable[..., Any], ...], first: Callable[..., Any]
@@ -36,11 +41,13 @@ def test_steps_have_the_same_numbers_in_docstring_code_and_kill_points(
     assert said == list(range(1, len(said) + 1))
     marks = [n for part in body for n in re.findall(r"# Steps? ([\d and]+)\.", inspect.getsource(part))]
     assert sorted(int(number) for mark in marks for number in mark.split(" and ")) == said
-    kills = IMPORTING if turn == "import" else [step for step in STEPS if step.turn == turn]
+    kills = [step for step in [*STEPS, *IMPORTING, *SHUFFLING] if step.turn == turn]
     assert sorted({step.number for step in kills}) == said
 
 
-@pytest.mark.parametrize("where", sorted({f"{step.owner}.{step.call}" for step in [*STEPS, *IMPORTING]}))
+@pytest.mark.parametrize(
+    "where", sorted({f"{step.owner}.{step.call}" for step in [*STEPS, *IMPORTING, *SHUFFLING]})
+)
 def test_functions_wrapped_by_kill_points_exist(where: str) -> None:
     owner, _, call = where.rpartition(".")
     module, _, name = owner.partition(":")

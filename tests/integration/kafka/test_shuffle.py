@@ -1,0 +1,292 @@
+"""``ldp-worker shuffle`` on a real Kafka: each accepted upload is released once, in releases of B uploads."""
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections import Counter
+from dataclasses import dataclass
+from uuid import uuid4
+
+import numpy as np
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import MemberToRemove
+from kafka.errors import RetriableError
+
+import ldp
+from ldp import frames, wire
+from tests.long.kills.dying import Aim
+from tests.long.kills.steps import SHUFFLING
+from tests.support.harness import Forked, until
+from worker import config
+from worker.kafka.client import topics
+
+pytestmark = pytest.mark.integration
+LEAST, PARTITIONS = 4, 3
+MINUTE = 60_000
+STREAM = ldp.Stream("s", ldp.GRR("1", domain_size=1 << 24))
+"""Each upload has its own report, so that a release shows its members."""
+
+
+@dataclass(frozen=True)
+class Released:
+    partition: int
+    timestamp: int
+    reports: tuple[int, ...]
+
+
+class Intake:
+    """A stream with an intake topic, its shufflers and its clients; a context manager.
+
+    The intake has producers' timestamps, so that hours pass in seconds.
+    """
+
+    def __init__(self, kafka, folder, least=LEAST, intake_partitions=1, **settings):
+        self.kafka, self.folder, self.name = kafka, folder, f"s{uuid4().hex[:10]}"
+        self.toml = self.configure(least)
+        self.config = config.load(self.toml, {})
+        (self.served,) = self.config.streams
+        self.group = self.config.shuffle_group(self.name)
+        self.intake_partitions, self.settings = intake_partitions, settings
+        self.uploads, self.processes = 0, []
+        self.now = int(1000 * time.time()) - 5000 * MINUTE
+
+    def configure(self, least):
+        path = self.folder / f"least-{least}.toml"
+        path.write_text(
+            f'kafka.bootstrap_servers = "{self.kafka}"\ngroup = "tests"\nsnapshots.topic = "{self.name}-snapshots"\n'
+            f'dead_letters.topic = "{self.name}-letters"\n[[streams]]\nname = "{self.name}"\nprotocol = "grr"\n'
+            f'topic = "{self.name}-reports"\nintake = "{self.name}-intake"\nrelease_least = {least}\nepsilon = "1"\n'
+            f"domain_size = {1 << 24}\n"
+        )
+        return path
+
+    def __enter__(self):
+        with contextlib.ExitStack() as stack:
+            self.admin = stack.enter_context(
+                contextlib.closing(topics.connect({"bootstrap_servers": self.kafka}))
+            )
+            intake = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"} | self.settings
+            made = {
+                self.served.intake: {
+                    "num_partitions": self.intake_partitions,
+                    "replication_factor": 1,
+                    "configs": intake,
+                },
+                self.served.topic: {"num_partitions": PARTITIONS, "replication_factor": 1},
+            }
+            self.admin.create_topics(made, wait_for_metadata=True)
+            stack.callback(self.admin.delete_topics, list(made))
+            self.producer = stack.enter_context(
+                contextlib.closing(KafkaProducer(bootstrap_servers=self.kafka))
+            )
+            stack.callback(self.kill_all)
+            self.closing = stack.pop_all()
+        return self
+
+    def __exit__(self, *_):
+        for forked, log in self.processes:
+            print(f"\n--- {log}, exit code {forked.poll()}\n" + "\n".join(log.read_text().splitlines()[-30:]))
+        self.closing.close()
+
+    def kill_all(self):
+        for forked, _ in self.processes:
+            forked.kill()
+            forked.wait()
+
+    # clients
+
+    def put(self, key, value, partition=0):
+        """Writes a record to the intake."""
+        sent = self.producer.send(self.served.intake, value, key, partition=partition, timestamp_ms=self.now)
+        self.now += MINUTE // 10
+        sent.get(30)
+
+    def upload(self, count, partition=0):
+        """Sends uploads; every third one twice, and an invalid record after every fifth."""
+        for _ in range(count):
+            report = np.array([(self.uploads,)], self.served.stream.oracle.report_dtype)
+            record = self.uploads.to_bytes(16, "big"), frames.encode(self.served.stream, report)
+            self.put(*record, partition)
+            if self.uploads % 3 == 0:
+                self.put(*record, partition)
+            if self.uploads % 5 == 0:
+                self.put(bytes([255]) * 16, b"?", partition)
+            self.uploads += 1
+
+    # shufflers
+
+    def start(self, aim=None, least=LEAST):
+        """Starts a shuffler, which dies at its aim."""
+        log = self.folder / f"shuffler-{len(self.processes)}.log"
+        point = log.with_suffix(".point")
+        if aim is not None:
+            point.write_text(json.dumps(vars(aim)))
+        options = ["--config", str(self.configure(least)), "--point", str(point)]
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("LDP_WORKER_")}
+        forked = Forked.fork_server.fork("tests.long.kills.dying", options, environ, log, "shuffle")
+        self.processes.append((forked, log))
+        return forked
+
+    def events(self, name):
+        lines = (line for _, log in self.processes for line in log.read_text().splitlines(keepends=True))
+        parsed = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}\n")]
+        return [event for event in parsed if event["event"] == name]
+
+    def expel(self):
+        """Removes the dead members, else the group waits for their session time-out."""
+        members = self.admin.describe_groups([self.group])[self.group]["members"]
+        gone = [MemberToRemove(member_id=member["member_id"]) for member in members]
+        if gone:
+            self.admin.remove_group_members(self.group, gone)
+
+    # releases
+
+    def committed(self):
+        """Returns the offset and the number B of each intake partition."""
+        try:
+            found = topics.committed(self.admin, self.group, self.served.intake)
+        except RetriableError:  # the first group of a new broker
+            return {}
+        return {
+            partition: (one.offset, json.loads(one.metadata)["least"]) for partition, one in found.items()
+        }
+
+    def released(self, level="read_committed"):
+        """Returns all frames on the topic of reports."""
+        tps = [TopicPartition(self.served.topic, partition) for partition in range(PARTITIONS)]
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.kafka, isolation_level=level, auto_offset_reset="earliest"
+        )
+        with contextlib.closing(consumer):
+            consumer.assign(tps)
+            ends, found = consumer.end_offsets(tps), []
+            while any(consumer.position(tp) < ends[tp] for tp in tps):
+                for tp, records in consumer.poll(200).items():
+                    for record in records:
+                        assert record.key is None
+                        assert record.headers == []
+                        values = np.frombuffer(record.value[wire.HEADER_BYTES :], "<u4").tolist()
+                        found.append(Released(tp.partition, record.timestamp, tuple(values)))
+        return found
+
+    def wait_for(self, count):
+        """Waits until at least this many uploads are released."""
+
+        def there():
+            found = sum(len(frame.reports) for frame in self.released())
+            return found >= count
+
+        until(there, f"{count} uploads are released")
+
+    def assert_released_once(self):
+        """Asserts that all uploads of whole releases are released once, and the others are not."""
+        found = Counter(report for frame in self.released() for report in frame.reports)
+        assert set(found.values()) <= {1}, found.most_common(3)
+        return set(found)
+
+
+def test_uploads_are_released_together_and_once(kafka, tmp_path):
+    with Intake(kafka, tmp_path) as intake:
+        intake.upload(LEAST - 1)
+        shuffler = intake.start()
+        until(lambda: intake.committed() == {0: (0, LEAST)}, "the first claim records B")
+        time.sleep(0.5)
+        assert intake.released() == []
+        intake.upload(2 * LEAST)
+        intake.wait_for(2 * LEAST)
+        assert intake.assert_released_once() == set(range(2 * LEAST))
+        frames_found = intake.released()
+        assert {frame.partition for frame in frames_found} == set(range(PARTITIONS))
+        assert {frame.timestamp % MINUTE for frame in frames_found} == {0}
+        stamps = Counter(frame.timestamp for frame in frames_found)
+        assert all(count % PARTITIONS == 0 for count in stamps.values())
+        events = intake.events("uploads.released")
+        assert [event["uploads"] for event in events] == [LEAST, LEAST]
+        assert (
+            sum(event["duplicates"] + event["rejected"] for event in events)
+            == intake.committed()[0][0] - 2 * LEAST
+        )
+        shuffler.terminate()
+        assert shuffler.wait(20) == 0
+        # another B applies at once, because fewer uploads than before wait
+        intake.start(least=2)
+        intake.wait_for(2 * LEAST + 2)
+        assert intake.assert_released_once() == set(range(2 * LEAST + 2))
+        assert intake.committed()[0][1] == 2
+
+
+SOME = [
+    Aim("intake", 2, "after"),
+    Aim("release", 5, "after", 2),
+    Aim("release", 7, "after"),
+    Aim("release", 8, "before"),
+    Aim("release", 8, "after"),
+    Aim("release", 9, "after"),
+]
+ALL = [Aim(step.turn, step.number, side) for step in SHUFFLING for side in ("before", "after")] + [
+    Aim("release", 5, side, arrival) for arrival in (2, 3) for side in ("before", "after")
+]
+
+
+@pytest.mark.parametrize(
+    "aims", [pytest.param(SOME, id="some"), pytest.param(ALL, id="all", marks=pytest.mark.long)]
+)
+def test_a_shuffler_killed_at_any_step_loses_and_doubles_nothing(kafka, tmp_path, aims):
+    with Intake(kafka, tmp_path) as intake:
+        for aim in aims:
+            intake.upload(LEAST + 1)
+            intake.now += 100 * MINUTE  # so that each owner has records to delete
+            forked = intake.start(aim)
+            assert forked.wait(60) == -signal.SIGKILL, aim
+            intake.expel()
+        intake.start()
+        whole = intake.uploads // LEAST * LEAST
+        intake.wait_for(whole)
+        assert intake.assert_released_once() == set(range(whole))
+        assert len(intake.events("dying")) == len(aims)
+        # an aborted release has the members of the committed one that follows it
+        hidden = Counter(report for frame in intake.released("read_uncommitted") for report in frame.reports)
+        assert max(hidden.values()) > 1
+        (first, _), *_ = topics.bounds(intake.admin, intake.served.intake, [0]).values()
+        assert first > 0  # old uploads are deleted
+
+
+def test_a_frozen_shuffler_is_refused(kafka, tmp_path):
+    """It holds uploads when another shuffler takes over; it releases none of them, and shares the partitions later."""
+    with Intake(kafka, tmp_path, intake_partitions=2) as intake:
+        intake.upload(1, 0)
+        intake.upload(1, 1)
+        frozen = intake.start()
+        until(lambda: len(intake.committed()) == 2, "both partitions are claimed")
+        until(lambda: len(intake.events("intake.claimed")) == 2, "both partitions are read")
+        frozen.send_signal(signal.SIGSTOP)
+        intake.expel()
+        intake.start()
+        for partition in (0, 1):
+            intake.upload(LEAST, partition)
+        intake.wait_for(2 * LEAST)
+        frozen.send_signal(signal.SIGCONT)
+        for _ in range(3):
+            for partition in (0, 1):
+                intake.upload(LEAST, partition)
+        intake.wait_for(8 * LEAST)
+        assert len(intake.assert_released_once()) == 8 * LEAST
+        assert {event["partition"] for event in intake.events("uploads.released")} == {0, 1}
+        until(lambda: len(intake.events("intake.claimed")) > 4, "the partitions are shared")
+
+
+def test_uploads_that_cannot_be_deleted_are_reported(kafka, tmp_path):
+    with Intake(kafka, tmp_path, **{"cleanup.policy": "compact"}) as intake:
+        intake.upload(LEAST - 1)
+        intake.now += 100 * MINUTE
+        intake.upload(LEAST + 1)
+        intake.start()
+        intake.wait_for(2 * LEAST)
+        until(lambda: intake.events("uploads.undeleted"), "the failure is reported")
+        assert "PolicyViolation" in intake.events("uploads.undeleted")[0]["error"]
+        intake.upload(LEAST)
+        intake.wait_for(3 * LEAST)
+        assert intake.events("intake.retry") == []

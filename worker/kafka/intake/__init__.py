@@ -1,0 +1,1 @@
+"""The intake topics: membership, reading, releases and deletion."""

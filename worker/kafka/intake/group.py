@@ -1,0 +1,70 @@
+"""Joins the group that shares a stream's intake partitions."""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.structs import MemberState
+
+from worker.kafka.client import quirks
+from worker.kafka.reports.offsets import ask
+
+_TIMEOUT_MS = 10_000
+_POLL_MS = 50
+
+
+class IntakeGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python carries no types
+    """A member of an intake topic's group. It does not read records.
+
+    Raises `Unavailable`: the brokers do not answer.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], group: str, topic: str) -> None:
+        quirks.mend_connections()
+        self.topic = topic
+        connect = partial(
+            KafkaConsumer,
+            **settings,
+            client_id=f"ldp-worker-{group}",
+            group_id=group,
+            auto_offset_reset="none",
+            enable_auto_commit=False,
+            isolation_level="read_committed",  # so that a committed offset is not one of an open transaction
+            allow_auto_create_topics=False,
+            partition_assignment_strategy=[CooperativeStickyAssignor],
+            metadata_max_age_ms=30_000,
+        )
+        self._consumer: Any = ask("connecting", connect)
+        if self._consumer.group_metadata().group_instance_id:
+            quirks.leave_on_close(self._consumer)
+        self._consumer.subscribe([topic], listener=self)
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """Pauses new partitions; runs on the client's I/O thread."""
+        for tp in assigned:
+            quirks.hold(self._consumer, tp)
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        """Does nothing: a new generation ends all claims."""
+
+    def poll(self) -> Any:
+        """Stays in the group; returns the membership, or None during a rebalance."""
+        quirks.resume_join(self._consumer)
+        ask("joining the group of", partial(self._consumer.poll, _POLL_MS), self.topic)
+        membership = self._consumer.group_metadata()
+        return membership if membership.state is MemberState.STABLE else None
+
+    def assigned(self) -> set[int]:
+        """Returns the partitions that the group assigns to this process."""
+        return {tp.partition for tp in self._consumer.assignment()}
+
+    def committed(self, tp: TopicPartition) -> tuple[int, str] | None:
+        """Returns a partition's committed offset and its metadata."""
+        found = quirks.committed(self._consumer, [tp], _TIMEOUT_MS).get(tp)
+        return None if found is None or found.offset < 0 else (found.offset, found.metadata)
+
+    def close(self) -> None:
+        """Leaves the group."""
+        self._consumer.close(autocommit=False, timeout_ms=_TIMEOUT_MS)
