@@ -427,11 +427,16 @@ MUTANTS = [
     ),
     Mutant("deletes by the clock of later", partition, "first = int(now)", "first = int(self._clock())"),
     Mutant("always deletes by the clock", partition, "        if first is None:\n", "        if True:\n"),
-    Mutant("no duplicates", uploads, "return timestamp - known < self._milliseconds", "return False"),
+    Mutant("no duplicates", uploads, "max(newest, known) < self._milliseconds", "max(newest, known) < 0"),
     Mutant(
-        "remembers for ever", uploads, "return timestamp - known < self._milliseconds", "return known > 0"
+        "remembers for ever",
+        uploads,
+        "max(newest, known) < self._milliseconds",
+        "max(newest, known) < 1 << 60",
     ),
-    Mutant("remembers too long by one", uploads, "known < self._milliseconds", "known <= self._milliseconds"),
+    Mutant(
+        "remembers too long by one", uploads, "known) < self._milliseconds", "known) <= self._milliseconds"
+    ),
     Mutant(
         "forgets early",
         uploads,
@@ -441,21 +446,15 @@ MUTANTS = [
     Mutant(
         "the first time counts",
         uploads,
-        "max(timestamp, newest.get(upload_id, timestamp))",
-        "newest.get(upload_id, timestamp)",
+        "] = max(timestamp, newest)",
+        "] = timestamp if newest == _NEVER else newest",
     ),
-    Mutant(
-        "remembers the latest period only",
-        uploads,
-        "for _, ids in self._periods), default",
-        "for _, ids in [self._periods[-1]]), default",
-    ),
-    Mutant(
-        "the content is the id",
-        uploads,
-        "self.ids.add(record.key, record.timestamp)  # type: ignore[arg-type]  # has an id\n            for",
-        "self.ids.add(record.value, record.timestamp)\n            for",
-    ),
+    Mutant("the last time counts", uploads, "] = max(timestamp, newest)", "] = timestamp"),
+    Mutant("remembers the latest period only", uploads, "max(newest, known)", "newest"),
+    Mutant("remembers earlier periods only", uploads, "max(newest, known)", "known"),
+    Mutant("a similar id is a duplicate", uploads, "sorted_ids[at] == wanted", "True"),
+    Mutant("earlier ids are not sorted", uploads, "np.argsort(ids)", "np.arange(len(ids))"),
+    Mutant("the content is the id", uploads, "records[i].key or", "records[i].value or"),
     Mutant(
         "records without an id are accepted",
         uploads,

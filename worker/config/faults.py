@@ -86,8 +86,9 @@ def refuse_doubles(values: Iterable[tuple[str, str]]) -> None:
     taken = set()
     for key, value in values:
         if value in taken:
+            kind = "name" if key.endswith(".name") else "topic"
             raise ConfigError(
-                f"{key}: {said('streams', value)} given; it must be a {key.rpartition('.')[2]} without other uses"
+                f"{key}: {said('streams', value)} given; it must be a {kind} without other uses"
             )
         taken.add(value)
 

@@ -65,32 +65,54 @@ class Upload:
 class RecentIds:
     """Ids of recent records, with their broker timestamps.
 
-    Records are duplicates if they have the same id and timestamps less than `milliseconds` apart. Older ids are dropped
-    by periods.
+    Records are duplicates if they have the same id and timestamps less than `milliseconds` apart. The ids of a period
+    are in a dictionary. Ids of earlier periods are in sorted arrays, which take 24 bytes per id, and are dropped later.
 
     Example:
         >>> ids = RecentIds(milliseconds=3_600_000)
-        >>> [ids.add(bytes(16), minute * 60_000) for minute in (0, 59, 118, 178)]
+        >>> ids.add([bytes(16)] * 4, [minute * 60_000 for minute in (0, 59, 118, 178)])
         [False, True, True, False]
     """
 
     def __init__(self, milliseconds: int) -> None:
-        self._milliseconds = milliseconds
-        self._periods: deque[tuple[int, dict[bytes, int]]] = deque()  # (end, id -> newest timestamp)
+        self._milliseconds, self._end = milliseconds, 0
+        self._newest = dict[bytes, int]()  # id -> newest timestamp
+        self._earlier = deque[
+            tuple[int, npt.NDArray[np.bytes_], npt.NDArray[np.int64]]
+        ]()  # (newest, ids, timestamps)
 
     def __len__(self) -> int:
-        return sum(len(ids) for _, ids in self._periods)
+        return len(self._newest) + sum(ids.size for _, ids, _ in self._earlier)
 
-    def add(self, upload_id: bytes, timestamp: int) -> bool:
-        """Remembers an id; returns whether it is a duplicate."""
-        if not self._periods or timestamp >= self._periods[-1][0]:
-            self._periods.append((timestamp + self._milliseconds // _PERIODS, {}))
-            while self._periods[0][0] <= timestamp - self._milliseconds - CLOCK_STEP_MS:
-                self._periods.popleft()
-        known = max((ids.get(upload_id, _NEVER) for _, ids in self._periods), default=_NEVER)
-        newest = self._periods[-1][1]
-        newest[upload_id] = max(timestamp, newest.get(upload_id, timestamp))
-        return timestamp - known < self._milliseconds
+    def add(self, ids: Sequence[bytes], timestamps: Sequence[int]) -> list[bool]:
+        """Remembers the ids of the next records; returns which are duplicates."""
+        if timestamps:
+            self._begin_period(timestamps[0])
+        duplicate = list[bool]()
+        for upload_id, timestamp, known in zip(ids, timestamps, self._known(ids), strict=True):
+            newest = self._newest.get(upload_id, _NEVER)
+            duplicate.append(timestamp - max(newest, known) < self._milliseconds)
+            self._newest[upload_id] = max(timestamp, newest)
+        return duplicate
+
+    def _known(self, ids: Sequence[bytes]) -> list[int]:
+        """Returns each id's newest timestamp in earlier periods."""
+        wanted, found = np.array(ids, f"S{ID_BYTES}"), np.full(len(ids), _NEVER)
+        for _, sorted_ids, timestamps in self._earlier:
+            at = np.searchsorted(sorted_ids, wanted).clip(max=sorted_ids.size - 1)
+            np.maximum(found, timestamps[at], out=found, where=sorted_ids[at] == wanted)
+        return found.tolist()
+
+    def _begin_period(self, timestamp: int) -> None:
+        if self._newest and timestamp >= self._end:
+            ids = np.array([*self._newest], f"S{ID_BYTES}")
+            timestamps, order = np.array([*self._newest.values()]), np.argsort(ids)
+            self._earlier.append((int(timestamps.max()), ids[order], timestamps[order]))
+            self._newest = {}
+        while self._earlier and self._earlier[0][0] <= timestamp - self._milliseconds - CLOCK_STEP_MS:
+            self._earlier.popleft()
+        if not self._newest:
+            self._end = timestamp + self._milliseconds // _PERIODS
 
 
 class Classifier:
@@ -106,18 +128,16 @@ class Classifier:
         """Timestamp of the first record after the last accepted upload, or None."""
         return self._since
 
-    def remember(self, records: Sequence[Record]) -> None:
-        """Remembers the ids of released records."""
-        for record in records:
-            if _has_id(record):
-                self.ids.add(record.key, record.timestamp)  # type: ignore[arg-type]  # has an id
+    def remember(self, records: Sequence[Record]) -> list[bool]:
+        """Remembers the ids of the next records; returns which are duplicates."""
+        valid = [i for i, record in enumerate(records) if _has_id(record)]
+        found = self.ids.add([records[i].key or b"" for i in valid], [records[i].timestamp for i in valid])
+        duplicate = dict(zip(valid, found, strict=True))
+        return [duplicate.get(i, False) for i in range(len(records))]
 
     def classify(self, records: Sequence[Record]) -> list[Upload]:
         """Returns the accepted uploads among the next records."""
-        duplicate = [
-            _has_id(record) and self.ids.add(record.key, record.timestamp)  # type: ignore[arg-type]  # has an id
-            for record in records
-        ]
+        duplicate = self.remember(records)
         values = [
             record.value or b"" if _has_id(record) and not is_duplicate else b""
             for record, is_duplicate in zip(records, duplicate, strict=True)

@@ -159,6 +159,18 @@ def test_member_names_are_valid_in_kafka(name):
             "snapshots.topic: 'colour-reports' given; it must be",
         ),
         (
+            STREAM + "intake = 'colour-reports'\n",
+            "streams[colours].intake: 'colour-reports' given; it must be",
+        ),
+        (
+            STREAM + "release_least = 0\n",
+            "streams[colours].release_least: 0 given; allowed is 1 to 2147483647",
+        ),
+        (
+            "[shuffle]\ndeduplicate_for = '39m'" + STREAM,
+            "shuffle.deduplicate_for: a text given; allowed are 40m to 366d",
+        ),
+        (
             "[dead_letters]\ntopic = 'ldp-snapshots'" + STREAM,
             "'ldp-snapshots' given; it must be a topic without",
         ),

@@ -6,10 +6,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from scipy import stats
 
 import ldp
 from ldp import frames, wire
+from worker.cli import cli
+from worker.config import parse
+from worker.counting.windows import milliseconds
+from worker.kafka.client import topics
 from worker.shuffling.partition import Release, _least_of
 from worker.shuffling.permuting import permute, split
 from worker.shuffling.uploads import CLOCK_STEP_MS, Classifier, RecentIds
@@ -30,7 +35,7 @@ def test_memory_of_ids_is_bounded_by_time():
     ids = RecentIds(HOUR)
     most = 0
     for second in range(20 * 3600):
-        assert not ids.add(second.to_bytes(16, "big"), 1000 * second)
+        assert ids.add([second.to_bytes(16, "big")], [1000 * second]) == [False]
         most = max(most, len(ids))
     assert most <= (HOUR + CLOCK_STEP_MS + HOUR // 2) / 1000  # two periods more
 
@@ -121,3 +126,22 @@ def test_other_metadata_has_no_number(metadata):
 def test_metadata_records_the_number():
     assert _least_of((3, Release(3, 1000).metadata)) == 1000
     assert _least_of(None) is None
+
+
+def test_a_shuffler_needs_an_intake(tmp_path):
+    (tmp_path / "worker.toml").write_text(
+        "[[streams]]\nname = 's'\ntopic = 't'\nprotocol = 'grr'\nepsilon = '1'\ndomain_size = 3\n"
+    )
+    done = CliRunner().invoke(cli, ["shuffle", "--config", str(tmp_path / "worker.toml")])
+    assert done.exit_code == 2
+    assert "streams.intake: no stream has one" in done.output
+
+
+def test_the_intake_topic_has_broker_time_and_a_retention():
+    config = parse(
+        "[[streams]]\nname = 's'\ntopic = 't'\nintake = 'i'\nprotocol = 'grr'\nepsilon = '1'\ndomain_size = 3\n"
+    )
+    (spec,) = (spec for spec in topics.specs(config, 4) if spec.name == "i")
+    assert (spec.role, spec.partitions) == ("uploads of s", 1)
+    assert spec.settings["message.timestamp.type"] == topics.APPEND_TIME
+    assert int(spec.settings["retention.ms"]) >= 2 * milliseconds(config.shuffle.deduplicate_for)
