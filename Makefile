@@ -107,7 +107,7 @@ sbom: venv ## Write build/sbom.json, the CycloneDX bill of materials of requirem
 lock: venv ## Update the locks from pyproject.toml and keep versions if possible; UPGRADE=1 takes the newest
 	@for lock in $(LOCKS); do cp -p $$lock $$lock.before; done
 	@$(COMPILE) $(if $(UPGRADE),--upgrade) --extra dev --output-file requirements-dev.lock pyproject.toml
-	@$(COMPILE) --upgrade --extra worker --constraint requirements-dev.lock --output-file requirements.lock pyproject.toml
+	@$(COMPILE) --upgrade --extra gateway --constraint requirements-dev.lock --output-file requirements.lock pyproject.toml
 	@$(COMPILE) $(if $(UPGRADE),--upgrade) --group docs --output-file requirements-docs.lock
 	@$(COMPILE) $(if $(UPGRADE),--upgrade) --extra spark --extra beam --group engines --output-file tests/support/engines/requirements.lock pyproject.toml
 	@for lock in $(LOCKS); do if cmp -s $$lock $$lock.before; then mv $$lock.before $$lock; else rm $$lock.before; fi; done

@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-EXTRAS = {"worker", "hiredis"}
+EXTRAS = {"gateway", "worker", "hiredis"}
 """Extras that the lock installs."""
 
 DECLARED = {

@@ -41,7 +41,7 @@ def worker() -> str:
         redis=_page(tables["redis"]),
         http=_page(tables["http"]),
         outputs=_page(outputs),
-        shuffle=_page(tables["shuffle"]),
+        uploads=_page(tables["gateway"] + tables["shuffle"]),
     )
 
 

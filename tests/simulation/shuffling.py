@@ -462,7 +462,7 @@ MUTANTS = [
         'record.value or b"" if not',
     ),
     Mutant(
-        "no permutation boundary",
+        "not a frame for each partition",
         permuting,
         "max(-(-n // min(most_reports, largest)), min(n, partitions))",
         "-(-n // min(most_reports, largest))",

@@ -10,6 +10,7 @@ from worker.cli import (  # noqa: F401
     dead_letters,
     document,
     exporting,
+    gateway,
     importing,
     init,
     remove,

@@ -16,7 +16,7 @@ from worker.config.faults import ConfigError, config_error, reason, refuse_doubl
 from worker.config.lines import line_of, line_of_error
 from worker.config.redaction import position, shown_path
 from worker.config.rows import refuse_absurd_rows, refuse_others, slots_of
-from worker.config.schema import DeadLetters, File, Http, Kafka, Redis, Rows, Shuffle, Snapshots
+from worker.config.schema import DeadLetters, File, Gateway, Http, Kafka, Redis, Rows, Shuffle, Snapshots
 from worker.config.snapshots import refuse_absurd_snapshots
 from worker.config.streams import Served, served_from
 
@@ -49,6 +49,7 @@ class Config:
     snapshots: Snapshots
     rows: Rows
     dead_letters: DeadLetters
+    gateway: Gateway
     shuffle: Shuffle
     streams: tuple[Served, ...]
 
@@ -171,6 +172,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
     for i, served in enumerate(streams):
         refuse_absurd_rows(file.rows, served, f"streams[{i}]")
         refuse_absurd_snapshots(file.snapshots, served, f"streams[{i}]")
+        _refuse_absurd_release(file.gateway, served, f"streams[{i}]")
     return Config(
         group=file.group,
         commit_every_seconds=file.commit_every_seconds,
@@ -181,6 +183,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
         snapshots=file.snapshots,
         rows=file.rows,
         dead_letters=file.dead_letters,
+        gateway=_with_paths(file.gateway, folder),
         shuffle=file.shuffle,
         streams=streams,
     )
@@ -199,6 +202,30 @@ def _topics(file: File) -> list[tuple[str, str]]:
         if table.topic is not None:
             keys.insert(len(keys) if "topic" in table.model_fields_set else 0, (f"{name}.topic", table.topic))
     return keys
+
+
+_MOST_RELEASE = 1 << 30
+"""Largest release in bytes, which the shuffler holds in memory."""
+
+
+def _refuse_absurd_release(gateway: Gateway, served: Served, key: str) -> None:
+    if served.intake is not None and served.release_least * gateway.max_body_bytes > _MOST_RELEASE:
+        most = _MOST_RELEASE // gateway.max_body_bytes
+        raise ConfigError(
+            f"{key}.release_least: {served.release_least} given; allowed is up to {most} with gateway.max_body_bytes"
+            f" {gateway.max_body_bytes}, because the shuffler holds a release in memory"
+        )
+
+
+def _with_paths(table: Gateway, folder: Path) -> Gateway:
+    given = {key: getattr(table, key) for key in ("tls_certfile", "tls_keyfile")}
+    paths = {key: folder / path for key, path in given.items() if path is not None}
+    for key, path in paths.items():
+        if not path.is_file():
+            raise ConfigError(
+                f"gateway.{key}: there is no such file; a path is needed, from {folder.absolute()} on"
+            )
+    return table.model_copy(update=paths)
 
 
 def _with_tls_paths(name: str, table: _Tls, folder: Path) -> _Tls:

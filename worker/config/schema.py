@@ -24,6 +24,7 @@ from pydantic import (
 )
 
 from ldp.consistency import METHODS
+from ldp.wire import LARGEST_FRAME
 from worker.config import address
 from worker.config.redaction import is_endpoint
 from worker.config.values import (
@@ -338,6 +339,43 @@ class DeadLetters(Table):
     sample. With `streams.late_dead_letters`, the topic includes late records."""
 
 
+class Gateway(Table):
+    """``[gateway]``: the HTTP server that accepts uploads."""
+
+    host: str = "0.0.0.0"  # noqa: S104  # devices connect to it
+    """Address of the server for uploads."""
+    port: Annotated[StrictInt, must(lambda port: 0 <= port <= 65535, "allowed is 0 to 65535")] = 8080
+    """Port for uploads. Limit the rate of requests in front of it."""
+    metrics_port: Annotated[StrictInt, must(lambda port: 0 <= port <= 65535, "allowed is 0 to 65535")] = 9465
+    """Port of `/metrics`, `/healthz` and `/readyz`. 0 takes a free port."""
+    most_reports: Number = 100
+    """Largest number of reports in an upload."""
+    max_body_bytes: Annotated[
+        StrictInt, must(lambda n: 1 << 10 <= n <= LARGEST_FRAME, f"allowed are 1024 to {LARGEST_FRAME} bytes")
+    ] = 1 << 16
+    """Largest upload."""
+    max_inflight_bytes: Annotated[
+        StrictInt, must(lambda n: 1 << 20 <= n <= 1 << 36, "allowed are 1048576 (1 MiB) to 68719476736 bytes")
+    ] = 1 << 24
+    """Bytes of the uploads that may be read or unacknowledged at once. Each upload counts as `max_body_bytes`."""
+    timeout_seconds: Annotated[
+        StrictFloat, must(lambda seconds: 1 <= seconds <= 60, "allowed are 1 to 60 seconds")
+    ] = 10.0
+    """Deadline for a request's headers, for its body, and for the acknowledgement by Kafka."""
+    allow_origins: Annotated[list[str], BeforeValidator(split)] = []
+    """Origins of the web pages that may upload, such as `["https://app.example.org"]` (CORS)."""
+    tls_certfile: Path | None = None
+    """Path of the server's certificate. Without it, the server uses HTTP: put a TLS proxy in front of it."""
+    tls_keyfile: Path | None = None
+    """Path of the certificate's key, which has no password."""
+
+    @model_validator(mode="after")
+    def _tls(self) -> Self:
+        if (self.tls_certfile is None) != (self.tls_keyfile is None):
+            raise ValueError("one of tls_certfile and tls_keyfile given; set both or neither")
+        return self
+
+
 class Shuffle(Table):
     """``[shuffle]``: the shuffler, which moves uploads to the topics of reports."""
 
@@ -464,5 +502,6 @@ class File(Table):
     snapshots: Snapshots = Snapshots()
     rows: Rows = Rows()
     dead_letters: DeadLetters = DeadLetters()
+    gateway: Gateway = Gateway()
     shuffle: Shuffle = Shuffle()
     streams: Annotated[list[StreamTable], Field(min_length=1)]

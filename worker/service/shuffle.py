@@ -22,7 +22,6 @@ from worker.shuffling.partition import OwnedIntake
 
 STOP_SECONDS = 4.0
 _RETRY_SECONDS = 1.0
-_MOST_UPLOAD = 64 << 10  # Largest upload in bytes
 
 logger = structlog.get_logger("worker.service")
 
@@ -119,7 +118,7 @@ class StreamShuffler:
             partition,
             served.topic,
             config.release_id(served.stream.name, partition),
-            served.release_least * _MOST_UPLOAD,
+            served.release_least * config.gateway.max_body_bytes,
             PassedOver(self._logger),
             lambda error: self._logger.warning("uploads.undeleted", partition=partition, error=str(error)),
         )

@@ -1,0 +1,1 @@
+"""The gateway: accepts uploads over HTTP, without metadata. Needs the extra ``gateway``."""
