@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import signal
 from collections.abc import Mapping
 from typing import Any
@@ -38,6 +39,7 @@ def run(config: Config) -> int:
     for served in streams.values():
         compiling.warm(served.stream)
     compiling.warm_json()
+    gc.freeze()  # the compiler's objects stay
     topics = [str(served.intake) for served in streams.values()]
     sender = IntakeSender(config.kafka.client(), topics, config.gateway.timeout_seconds)
     application = Application(

@@ -22,6 +22,7 @@ from worker.shuffling.partition import OwnedIntake
 
 STOP_SECONDS = 4.0
 _RETRY_SECONDS = 1.0
+_IDLE_MS = 50
 
 logger = structlog.get_logger("worker.service")
 
@@ -89,7 +90,7 @@ class StreamShuffler:
         noted = None
         while not self._stopping.is_set():
             # Step 1.
-            if (membership := group.poll()) is None:
+            if (membership := group.poll(0 if self._owned else _IDLE_MS)) is None:
                 continue
             if membership != noted:
                 self._drop(self._owned.copy())

@@ -12,7 +12,7 @@ from worker.kafka.client import quirks
 from worker.kafka.reports.offsets import ask
 
 _TIMEOUT_MS = 10_000
-_POLL_MS = 50
+_JOIN_MS = 200
 
 
 class IntakeGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python carries no types
@@ -49,10 +49,12 @@ class IntakeGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pyt
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         """Does nothing: a new generation ends all claims."""
 
-    def poll(self) -> Any:
+    def poll(self, timeout_ms: int) -> Any:
         """Stays in the group; returns the membership, or None during a rebalance."""
+        joining = self._consumer.group_metadata().state is not MemberState.STABLE
         quirks.resume_join(self._consumer)
-        ask("joining the group of", partial(self._consumer.poll, _POLL_MS), self.topic)
+        poll = partial(self._consumer.poll, _JOIN_MS if joining else timeout_ms)
+        ask("joining the group of", poll, self.topic)
         membership = self._consumer.group_metadata()
         return membership if membership.state is MemberState.STABLE else None
 
