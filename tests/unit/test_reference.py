@@ -15,6 +15,7 @@ from docs.generate.__main__ import PAGES, REFERENCE
 from tests.support.docs import page
 from tests.unit.worker.test_init import WHOLE
 from worker.observe.metrics import Metrics
+from worker.observe.uploads import GatewayMetrics, ShuffleMetrics
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -55,7 +56,12 @@ def test_every_key_of_the_template_has_a_row():
 
 
 def test_every_exported_metric_has_a_row():
-    exported = re.findall(r"# HELP (ldp_worker_\S+)", generate_latest(Metrics().registry).decode())
+    registries = Metrics().registry, GatewayMetrics(int).registry, ShuffleMetrics().registry
+    exported = [
+        name
+        for each in registries
+        for name in re.findall(r"# HELP (ldp_\S+)", generate_latest(each).decode())
+    ]
     assert {*exported} == rows("metrics")
     assert not [name for name in exported if name.endswith(("_sum", "_count", "_bucket", "_created"))]
 

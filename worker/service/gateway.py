@@ -18,7 +18,7 @@ from worker.counting.ports import Unavailable
 from worker.gateway.application import Application
 from worker.http import server as health
 from worker.kafka.intake.sender import IntakeSender
-from worker.observe.gateway import GatewayMetrics
+from worker.observe.uploads import GatewayMetrics
 
 _LOOK_SECONDS = 1.0
 

@@ -1,10 +1,13 @@
 """Shuffler process: moves the uploads of all streams to the topics of reports."""
 
+import faulthandler
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import structlog
@@ -14,15 +17,19 @@ from worker.config import Config, ConfigError, Served
 from worker.counting.ports import NotOwner, Unavailable
 from worker.counting.rules import MOST_REPORTS
 from worker.counting.windows import milliseconds
+from worker.http import server as health
 from worker.kafka.decoding import records
 from worker.kafka.intake.group import IntakeGroup
 from worker.kafka.intake.partition import KafkaIntake
 from worker.observe.events import PassedOver
+from worker.observe.progress import SERVING
+from worker.observe.uploads import ShuffleMetrics
 from worker.shuffling.partition import OwnedIntake
 
 STOP_SECONDS = 4.0
 _RETRY_SECONDS = 1.0
 _IDLE_MS = 50
+_STUCK_SECONDS = 300  # Longest turn: a release of 1 GiB and its time-outs
 
 logger = structlog.get_logger("worker.service")
 
@@ -30,7 +37,8 @@ logger = structlog.get_logger("worker.service")
 def run(config: Config) -> int:
     """Shuffles every stream that has an intake, until SIGTERM or SIGINT.
 
-    An interrupted release has no effect: the next owner repeats it. Raises `ConfigError`: no stream has an intake.
+    An interrupted release has no effect: the next owner repeats it. Raises `ConfigError`: no stream has an intake, or
+    the HTTP port is taken.
     """
     streams = [served for served in config.streams if served.intake is not None]
     if not streams:
@@ -40,30 +48,62 @@ def run(config: Config) -> int:
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
+    metrics = ShuffleMetrics()
+    shufflers = [StreamShuffler(config, served, metrics, stopping) for served in streams]
+    without_page = replace(config, http=config.http.model_copy(update={"page": False}))
+    server = health.listen(
+        without_page,
+        metrics.registry,
+        partial(_healthy, shufflers),
+        partial(_ready, shufflers),
+        PassedOver(logger),
+    )
     records.warm()
     records.warm_codecs()
     for served in streams:
         compiling.warm(served.stream)
-    threads = [threading.Thread(target=StreamShuffler(config, served, stopping).run) for served in streams]
+    threads = [threading.Thread(target=shuffler.run, daemon=True) for shuffler in shufflers]
     for thread in threads:
-        thread.daemon = True
         thread.start()
-    logger.info("shuffler.started", streams=[served.stream.name for served in streams])
-    stopping.wait()
+    names = [served.stream.name for served in streams]
+    logger.info("shuffler.started", host=config.http.host, port=server.server_port, streams=names)
+    while not stopping.wait(1):
+        good, facts = _healthy(shufflers)
+        if not good:
+            logger.critical("worker.stuck", **facts)
+            faulthandler.dump_traceback()
+            os._exit(1)  # the stuck thread cannot be interrupted; a supervisor starts a new process
     deadline = time.monotonic() + STOP_SECONDS
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
     logger.info("shuffler.stopped")
     if any(thread.is_alive() for thread in threads):
         os._exit(0)  # a waiting client cannot be interrupted
+    server.shutdown()
     return 0
+
+
+def _healthy(shufflers: Sequence["StreamShuffler"]) -> tuple[bool, health.Facts]:
+    now = time.monotonic()
+    idle = {shuffler.name: round(now - shuffler.turned_at, 1) for shuffler in shufflers if shuffler.turned_at}
+    return max(idle.values(), default=0) < _STUCK_SECONDS, {"seconds_since_step": idle}
+
+
+def _ready(shufflers: Sequence["StreamShuffler"]) -> tuple[bool, health.Facts]:
+    states = {shuffler.name: shuffler.state for shuffler in shufflers}
+    return all(state == SERVING for state in states.values()), {"streams": states}
 
 
 class StreamShuffler:
     """Shuffles one stream on one thread."""
 
-    def __init__(self, config: Config, served: Served, stopping: threading.Event) -> None:
-        self._config, self._served, self._stopping = config, served, stopping
+    def __init__(
+        self, config: Config, served: Served, metrics: ShuffleMetrics, stopping: threading.Event
+    ) -> None:
+        self._config, self._served, self._stopping, self._metrics = config, served, stopping, metrics
+        self.name = served.stream.name
+        self.state, self.turned_at = "joining", 0.0
+        """State for `/readyz`, and monotonic time of the newest turn of the loop, or 0."""
         self._logger = logger.bind(stream=served.stream.name)
         self._owned = dict[int, tuple[OwnedIntake, KafkaIntake]]()
         self._retry_at = dict[int, float]()
@@ -81,6 +121,7 @@ class StreamShuffler:
                     self._drop(self._owned.copy())
                     group.close()
             except Unavailable as error:
+                self._metrics.errors.labels(self.name, "claim").inc()
                 self._logger.warning("kafka.unavailable", error=str(error), remedy=error.remedy)
             except Exception as error:
                 self._logger.exception("serve.retry", error=str(error), wait_seconds=_RETRY_SECONDS)
@@ -89,8 +130,10 @@ class StreamShuffler:
     def _serve(self, group: IntakeGroup) -> None:
         noted = None
         while not self._stopping.is_set():
+            self.turned_at = time.monotonic()
             # Step 1.
             if (membership := group.poll(0 if self._owned else _IDLE_MS)) is None:
+                self.state = "joining"
                 continue
             if membership != noted:
                 self._drop(self._owned.copy())
@@ -100,12 +143,15 @@ class StreamShuffler:
                     self._attempt(partition, self._step)
                 elif time.monotonic() >= self._retry_at.get(partition, 0.0):
                     self._attempt(partition, lambda p: self._claim(group, membership, p))
+            self.state = SERVING if group.assigned() == self._owned.keys() else "claiming"
 
     def _attempt(self, partition: int, action: Callable[[int], None]) -> None:
         try:
             action(partition)
         except (Unavailable, NotOwner) as error:
             remedy = getattr(error, "remedy", "")
+            step = "release" if partition in self._owned and self._owned[partition][0].claimed else "claim"
+            self._metrics.errors.labels(self.name, step).inc()
             self._logger.warning("intake.retry", partition=partition, error=str(error), remedy=remedy)
             self._retry_at[partition] = time.monotonic() + _RETRY_SECONDS
             self._drop([partition])
@@ -121,7 +167,7 @@ class StreamShuffler:
             config.release_id(served.stream.name, partition),
             served.release_least * config.gateway.max_body_bytes,
             PassedOver(self._logger),
-            lambda error: self._logger.warning("uploads.undeleted", partition=partition, error=str(error)),
+            partial(self._undeleted, partition),
         )
         owned = OwnedIntake(
             served.stream,
@@ -131,12 +177,25 @@ class StreamShuffler:
             served.configured.limits.most_reports or MOST_REPORTS,
         )
         self._owned[partition] = owned, intake
+        self._metrics.held.labels(self.name, str(partition)).set(0)
         owned.claim()
+        self._metrics.uploads.labels(self.name, "expired").inc(owned.expired)
         self._logger.info("intake.claimed", partition=partition, expired=owned.expired)
+
+    def _undeleted(self, partition: int, error: Exception) -> None:
+        self._metrics.errors.labels(self.name, "delete").inc()
+        self._logger.warning("uploads.undeleted", partition=partition, error=str(error))
 
     def _step(self, partition: int) -> None:
         owned, _ = self._owned[partition]
         if (release := owned.step()) is not None:
+            outcomes = {
+                "released": release.uploads,
+                "duplicate": release.duplicates,
+                "rejected": release.rejected,
+            }
+            for outcome, number in outcomes.items():
+                self._metrics.uploads.labels(self.name, outcome).inc(number)
             self._logger.info(
                 "uploads.released",
                 partition=partition,
@@ -146,9 +205,11 @@ class StreamShuffler:
                 duplicates=release.duplicates,
                 rejected=release.rejected,
             )
+        self._metrics.held.labels(self.name, str(partition)).set(owned.held)
         owned.tidy()
 
     def _drop(self, partitions: Any) -> None:
         for partition in partitions:
             if (found := self._owned.pop(partition, None)) is not None:
                 found[1].close()
+                self._metrics.held.remove(self.name, str(partition))

@@ -123,6 +123,11 @@ class OwnedIntake:
         """Number of accepted uploads that wait for a release."""
         return len(self._uploads)
 
+    @property
+    def claimed(self) -> bool:
+        """Whether the claim is complete."""
+        return self._least is not None
+
     def claim(self) -> None:
         """Claims the partition, and starts reading.
 

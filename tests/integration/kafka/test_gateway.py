@@ -40,7 +40,8 @@ class Front:
         self.kafka, self.folder, self.name, self.port = kafka, folder, f"s{uuid4().hex[:10]}", free_port()
         self.toml = folder / "worker.toml"
         self.toml.write_text(
-            f'kafka.bootstrap_servers = "{kafka}"\ngroup = "tests"\nsnapshots.topic = "{self.name}-snapshots"\n'
+            f'kafka.bootstrap_servers = "{kafka}"\ngroup = "tests"\nhttp.port = 0\n'
+            f'snapshots.topic = "{self.name}-snapshots"\n'
             f'dead_letters.topic = "{self.name}-letters"\n[gateway]\nhost = "127.0.0.1"\nport = {self.port}\n'
             f'metrics_port = 0\ntimeout_seconds = {TIMEOUT}\n[[streams]]\nname = "{self.name}"\nprotocol = "grr"\n'
             f'topic = "{self.name}-reports"\nintake = "{self.name}-intake"\nrelease_least = {least}\nepsilon = "1"\n'

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import time
+import urllib.request
 from collections import Counter
 from dataclasses import dataclass
 from uuid import uuid4
@@ -56,7 +57,8 @@ class Intake:
     def configure(self, least):
         path = self.folder / f"least-{least}.toml"
         path.write_text(
-            f'kafka.bootstrap_servers = "{self.kafka}"\ngroup = "tests"\nsnapshots.topic = "{self.name}-snapshots"\n'
+            f'kafka.bootstrap_servers = "{self.kafka}"\ngroup = "tests"\nhttp.port = 0\n'
+            f'snapshots.topic = "{self.name}-snapshots"\n'
             f'dead_letters.topic = "{self.name}-letters"\n[[streams]]\nname = "{self.name}"\nprotocol = "grr"\n'
             f'topic = "{self.name}-reports"\nintake = "{self.name}-intake"\nrelease_least = {least}\nepsilon = "1"\n'
             f"domain_size = {1 << 24}\n"
@@ -209,6 +211,16 @@ def test_uploads_are_released_together_and_once(kafka, tmp_path):
             sum(event["duplicates"] + event["rejected"] for event in events)
             == intake.committed()[0][0] - 2 * LEAST
         )
+        (started,) = intake.events("shuffler.started")
+        with urllib.request.urlopen(f"http://127.0.0.1:{started['port']}/readyz") as answer:
+            assert json.load(answer) == {"streams": {intake.name: "serving"}}
+        with urllib.request.urlopen(f"http://127.0.0.1:{started['port']}/metrics") as answer:
+            metrics = answer.read().decode()
+        assert (
+            f'ldp_shuffle_uploads_total{{outcome="released",stream="{intake.name}"}} {2 * LEAST}.0' in metrics
+        )
+        held = f'ldp_shuffle_held_uploads{{partition="0",stream="{intake.name}"}} {LEAST - 1}.0'
+        assert held in metrics
         shuffler.terminate()
         assert shuffler.wait(20) == 0
         # another B applies at once, because fewer uploads than before wait

@@ -1,0 +1,70 @@
+"""Prometheus metrics of the gateway and of the shuffler."""
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, disable_created_metrics
+
+
+class GatewayMetrics:
+    """All metrics of one gateway, in a separate registry.
+
+    Example:
+        >>> metrics = GatewayMetrics(lambda: 65_536)
+        >>> metrics.uploads.labels("emoji", "accepted").inc()
+        >>> metrics.registry.get_sample_value("ldp_gateway_inflight_bytes")
+        65536.0
+    """
+
+    def __init__(self, inflight: Callable[[], int]) -> None:
+        self.registry = _registry()
+        self.uploads = Counter(
+            "ldp_gateway_uploads_total",
+            "Uploads, by outcome: accepted, rejected, refused (503), timeout or disconnected.",
+            ("stream", "outcome"),
+            registry=self.registry,
+        )
+        self.inflight = Gauge(
+            "ldp_gateway_inflight_bytes",
+            "Bytes reserved for uploads that are read or not acknowledged.",
+            registry=self.registry,
+        )
+        self.inflight.set_function(inflight)
+
+
+class ShuffleMetrics:
+    """All metrics of one shuffler, in a separate registry.
+
+    Example:
+        >>> metrics = ShuffleMetrics()
+        >>> metrics.held.labels("emoji", "0").set(3)
+        >>> metrics.registry.get_sample_value("ldp_shuffle_held_uploads", {"stream": "emoji", "partition": "0"})
+        3.0
+    """
+
+    def __init__(self) -> None:
+        self.registry = _registry()
+        self.uploads = Counter(
+            "ldp_shuffle_uploads_total",
+            "Uploads, by outcome: released, duplicate, rejected or expired (offsets that retention deleted).",
+            ("stream", "outcome"),
+            registry=self.registry,
+        )
+        self.held = Gauge(
+            "ldp_shuffle_held_uploads",
+            "Accepted uploads of an intake partition that wait for a release.",
+            ("stream", "partition"),
+            registry=self.registry,
+        )
+        self.errors = Counter(
+            "ldp_shuffle_errors_total",
+            "Failed steps: claim and release are retried, and delete is tried again after a minute.",
+            ("stream", "step"),
+            registry=self.registry,
+        )
+
+
+def _registry() -> CollectorRegistry:
+    disable_created_metrics()  # type: ignore[no-untyped-call]
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    return registry
