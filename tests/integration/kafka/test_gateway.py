@@ -7,6 +7,7 @@ import json
 import os
 import random
 import secrets
+import signal
 import socket
 import threading
 import time
@@ -20,6 +21,8 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import MemberToRemove
 
 from ldp import frames, wire
+from tests.long.kills.dying import Aim
+from tests.long.kills.steps import UPLOADING
 from tests.support.harness import Forked, frozen, until
 from worker import config
 from worker.kafka.client import topics
@@ -78,10 +81,16 @@ class Front:
     def log(self, name):
         return self.folder / f"{name}.log"
 
-    def start(self, command):
+    def start(self, command, aim=None):
+        """Starts a process, which dies at its aim."""
         environ = {name: value for name, value in os.environ.items() if not name.startswith("LDP_WORKER_")}
+        point = self.folder / f"{command}.point"
+        point.unlink(missing_ok=True)
+        if aim is not None:
+            point.write_text(json.dumps(vars(aim)))
+        options = ["--config", str(self.toml), "--point", str(point)]
         forked = Forked.fork_server.fork(
-            "worker", ["--config", str(self.toml)], environ, self.log(command), command
+            "tests.long.kills.dying", options, environ, self.log(command), command
         )
         self.processes[command] = forked
         return forked
@@ -210,6 +219,29 @@ def test_a_frozen_kafka_is_refused_in_time_and_recovers(own_services, tmp_path):
         front.upload(41), front.upload(42), front.upload(43), front.upload(44)
         until(lambda: sum(front.released().values()) >= 45, "all uploads are released")
         assert front.released() == Counter(range(45))
+
+
+def test_a_gateway_killed_at_any_step_loses_and_doubles_nothing(kafka, tmp_path):
+    aims = [Aim("upload", step.number, side) for step in UPLOADING for side in ("before", "after")]
+    with Front(kafka, tmp_path) as front, ThreadPoolExecutor(1) as pool:
+        front.start("shuffle")
+        for number, aim in enumerate(aims):
+            front.processes["gateway"].kill()
+            front.processes["gateway"].wait()
+            dying, key = front.start("gateway", aim), secrets.token_hex(16)
+
+            def accepted(number=number, key=key):
+                with contextlib.suppress(OSError, http.client.HTTPException):
+                    return front.upload(number, key) == 202
+
+            client = pool.submit(until, accepted, f"the upload of {aim} is accepted")
+            assert dying.wait(30) == -signal.SIGKILL, aim
+            front.start("gateway")
+            client.result()
+        for number in range(len(aims), 3 * LEAST):
+            assert front.upload(number, secrets.token_hex(16)) == 202
+        until(lambda: sum(front.released().values()) >= 3 * LEAST, "all uploads are released")
+        assert front.released() == Counter(range(3 * LEAST))
 
 
 def test_random_kills_lose_and_double_nothing(kafka, tmp_path):

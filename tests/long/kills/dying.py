@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.long.kills.steps import IMPORTING, SHUFFLING, STEPS, TURNS, content, found
+from tests.long.kills.steps import IMPORTING, SHUFFLING, STEPS, TURNS, UPLOADING, content, found
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class Killer:
 
     def wrap(self) -> None:
         """Wraps all turns, and the calls of all steps."""
+        for owner, call in dict.fromkeys(
+            (step.owner, step.call) for step in [*STEPS, *IMPORTING, *SHUFFLING, *UPLOADING]
+        ):
+            _replace(owner, call, functools.partial(self._stepped, owner, call))
         for turn, calls in TURNS.items():
             for owner, call in calls:
                 _replace(owner, call, functools.partial(self._turned, turn))
-        for owner, call in dict.fromkeys(
-            (step.owner, step.call) for step in [*STEPS, *IMPORTING, *SHUFFLING]
-        ):
-            _replace(owner, call, functools.partial(self._stepped, owner, call))
 
     def _turned(self, turn: str, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

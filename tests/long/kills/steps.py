@@ -34,6 +34,13 @@ TURNS = {
         ("worker.service.shuffle:StreamShuffler", "_serve"),
         ("worker.shuffling.partition:OwnedIntake", "claim"),
     ],
+    "upload": [
+        *(
+            ("worker.gateway.application:Application", name)
+            for name in ("_forward", "_body", "_checked", "_release")
+        ),
+        *(("worker.kafka.intake.sender:IntakeSender", name) for name in ("send", "replace")),
+    ],
     "release": [("worker.shuffling.partition:OwnedIntake", name) for name in ("step", "tidy")],
 }
 """Turns of each thread: calls within a turn, on its thread, are the steps."""
@@ -120,6 +127,17 @@ SHUFFLING = [
 ]
 """Steps of a shuffler, which is another process."""
 
+APPLICATION, SENDER = "worker.gateway.application:Application", "worker.kafka.intake.sender:IntakeSender"
+UPLOADING = [
+    Step("upload", 1, APPLICATION, "_forward"),
+    Step("upload", 2, APPLICATION, "_body"),
+    Step("upload", 4, APPLICATION, "_checked"),
+    Step("upload", 5, SENDER, "send"),
+    Step("upload", 6, APPLICATION, "_release"),
+    Step("upload", 7, SENDER, "replace"),
+]
+"""Steps of a gateway. Uploads are concurrent, so each step is a turn. Step 3 is for encrypted uploads."""
+
 ALONE, FINAL, DELETED = "a head alone", "a final window", "a deleted window"
 """Parts of a publishing turn, in addition to the snapshot of all time."""
 
@@ -138,7 +156,7 @@ def content(call: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> str:
 
 def found(turn: str, owner: str, call: str, nth: int) -> Step | None:
     """Returns which step the nth call of a name in a turn is."""
-    for step in [*STEPS, *IMPORTING, *SHUFFLING]:
+    for step in [*STEPS, *IMPORTING, *SHUFFLING, *UPLOADING]:
         if (step.turn, step.owner, step.call) == (turn, owner, call) and step.first <= nth <= step.last:
             return step
     return None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.long.kills.steps import IMPORTING, SHUFFLING, STEPS
+from tests.long.kills.steps import IMPORTING, SHUFFLING, STEPS, UPLOADING
 from worker.counting.ownership import Ownership
 from worker.importing import Import
 from worker.kafka.intake.partition import KafkaIntake
@@ -46,7 +46,7 @@ def test_steps_have_the_same_numbers_in_docstring_code_and_kill_points(
 
 
 @pytest.mark.parametrize(
-    "where", sorted({f"{step.owner}.{step.call}" for step in [*STEPS, *IMPORTING, *SHUFFLING]})
+    "where", sorted({f"{step.owner}.{step.call}" for step in [*STEPS, *IMPORTING, *SHUFFLING, *UPLOADING]})
 )
 def test_functions_wrapped_by_kill_points_exist(where: str) -> None:
     owner, _, call = where.rpartition(".")
