@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from ldp import wire
 from worker.check.clocks import assess_clock
 from worker.check.finding import Fault, Finding, Level, present
 from worker.config import Config, Served
 from worker.config.windows import duration
+from worker.counting.windows import milliseconds
 from worker.kafka.client import topics
 from worker.kafka.client.topics import Topic
 from worker.kafka.dead_letters.writer import LEAST_ROOM
@@ -38,6 +40,9 @@ def assess_topics(config: Config, there: Mapping[str, Topic]) -> list[Finding]:
     faults: list[tuple[str, Iterable[Fault]]] = [
         (s.topic, _input_faults(s, there[s.topic])) for s in config.streams if s.topic in there
     ]
+    faults += [
+        (s.intake, _intake_faults(config, s, there[s.intake])) for s in config.streams if s.intake in there
+    ]
     for name, assess in (
         (config.snapshots.topic, _snapshot_faults),
         (config.dead_letters.topic, _dead_letter_faults),
@@ -48,7 +53,7 @@ def assess_topics(config: Config, there: Mapping[str, Topic]) -> list[Finding]:
     shared: dict[Fault, list[str]] = {}
     for name, found in faults:
         topic, own = there[name], [Finding(level, f"topic {name}", *rest) for level, *rest in found]
-        written = [] if any(name == served.topic for served in config.streams) else _clock_faults(topic)
+        written = [] if any(name in (s.topic, s.intake) for s in config.streams) else _clock_faults(topic)
         common = [*_replication_faults(topic), *written]
         for fault in common:
             shared.setdefault(fault, []).append(name)
@@ -98,6 +103,53 @@ def _input_faults(served: Served, topic: Topic) -> list[Fault]:
         ),
         *_batch_faults(served, topic),
     ]
+
+
+def _intake_faults(config: Config, served: Served, topic: Topic) -> Iterator[Fault]:
+    policy, size = _policy(topic), _number(topic, "retention.bytes", -1)
+    retention, limit = _number(topic, "retention.ms", -1), _number(topic, "max.message.bytes", _ANY)
+    remembered = 2 * milliseconds(config.shuffle.deduplicate_for)
+    # numbers of few digits are shorter in JSON
+    most = wire.frame_bytes(served.stream.oracle.report_bytes, config.gateway.most_reports)
+    need = min(2 * config.gateway.max_body_bytes, most) + topics.RECORD
+    return present(
+        (
+            policy != "delete",
+            Level.ERROR,
+            f"cleanup.policy={policy}: compaction deletes uploads that wait, and keeps released uploads",
+            "set cleanup.policy=delete",
+        ),
+        (
+            not topic.append_time,
+            Level.ERROR,
+            "message.timestamp.type=CreateTime: duplicates depend on the clocks of the gateways",
+            f"set message.timestamp.type={topics.APPEND_TIME}",
+        ),
+        (
+            0 <= retention < remembered,
+            Level.ERROR,
+            f"retention.ms={retention}: brokers delete uploads that wait, and ids that the shuffler needs",
+            f"set retention.ms to at least {remembered}, twice shuffle.deduplicate_for; usual are 24 h",
+        ),
+        (
+            size >= 0,
+            Level.WARNING,
+            f"retention.bytes={size}: a burst of uploads deletes older uploads, released or not",
+            "limit by time only: set retention.bytes=-1",
+        ),
+        (
+            limit < need,
+            Level.ERROR,
+            f"max.message.bytes={limit}: an upload can have {need} bytes",
+            f"set max.message.bytes={need}",
+        ),
+        (
+            topic.settings.get("remote.storage.enable") == "true",
+            Level.WARNING,
+            "remote.storage.enable=true: tiered storage can keep uploads after the shuffler deletes them",
+            "set remote.storage.enable=false",
+        ),
+    )
 
 
 def _batch_faults(served: Served, topic: Topic) -> Iterator[Fault]:

@@ -160,6 +160,37 @@ def test_a_fault_of_one_topic_is_the_only_finding(name, found, level):
     assert all(f.hint for f in findings if f.level is not OK)
 
 
+INTAKE = parse(CONFIG_TEXT.replace('topic = "reports"', 'topic = "reports"\nintake = "uploads"'))
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (ours(retention_ms="86400000"), []),
+        (ours(retention_ms="7200000"), []),
+        (ours(retention_ms="-1"), []),
+        (ours(retention_ms="7199999"), [ERROR]),
+        (ours(cleanup_policy="compact"), [ERROR]),
+        (ours(cleanup_policy="compact,delete"), [ERROR]),
+        (topic(), [ERROR]),
+        (ours(retention_bytes="1000"), [WARNING]),
+        (ours(max_message_bytes="616"), [ERROR]),
+        (ours(max_message_bytes="617"), []),  # 100 reports of a byte, header and overhead
+        (ours(remote_storage_enable="true"), [WARNING]),
+        (ours(min_insync_replicas="1"), [WARNING]),
+    ],
+)
+def test_each_wrong_setting_of_an_intake_is_found(found, expected):
+    findings = assess_topics(INTAKE, cluster(uploads=found))
+    assert levels(findings, "topic uploads") == expected
+    assert {finding.level for finding in findings if finding.subject != "topic uploads"} == {OK}
+
+
+def test_a_missing_intake_is_an_error():
+    (missing,) = (finding for finding in assess_topics(INTAKE, cluster()) if finding.level is ERROR)
+    assert (missing.subject, missing.hint) == ("topic uploads", "ldp-worker create-topics")
+
+
 def test_output_topics_use_broker_time():
     made = {spec.name: spec.settings.get("message.timestamp.type") for spec in topics.specs(CONFIG, 1)}
     assert (made["ldp-snapshots"], made["ldp-dead-letters"]) == ("LogAppendTime", "LogAppendTime")

@@ -30,14 +30,13 @@ _INTAKE = {
     **_APPENDED,
     "retention.ms": str(24 * HOUR_MS),
     "segment.ms": str(HOUR_MS // 6),  # only complete segments are deleted from the disk
-    "min.insync.replicas": "2",
 }
 _ANY_MS = 1000 * 24 * HOUR_MS
 """A timestamp bound above this counts as unlimited; Kafka's default is the largest 64-bit number."""
 BROKERS_DEFAULT = -1  # Replication factor that means the brokers' default
 BROKER_LIMIT = 1_048_588  # Kafka's default of ``max.message.bytes``
 
-_RECORD = 512  # Overhead in bytes of a record with one report
+RECORD = 512  # Overhead in bytes of a record with one report
 _ROW = 2048  # Bytes of a row without its label and its query's name
 _SEGMENT = 64 << 20
 
@@ -105,7 +104,7 @@ def largest_report(stream: ldp.Stream) -> tuple[int, int]:
         (131584, 175276)
     """
     size = stream.oracle.report_bytes
-    return size + _RECORD, wire.base64_bytes(size) + _RECORD
+    return size + RECORD, wire.base64_bytes(size) + RECORD
 
 
 def largest_of_snapshots(served: Served, partitions: int) -> int:
