@@ -21,6 +21,8 @@ from worker.kafka.intake.sender import IntakeSender
 from worker.observe.uploads import GatewayMetrics
 
 _LOOK_SECONDS = 1.0
+_BACKLOG = 1024
+_UNLIMITED = 1 << 16  # Concurrent requests; granian would delay others, but `max_inflight_bytes` refuses them at once
 
 logger = structlog.get_logger("worker.service")
 
@@ -79,6 +81,8 @@ class _Gateway:
             http=HTTPModes.http1,
             http1_settings=HTTP1Settings(header_read_timeout=int(1000 * config.timeout_seconds)),
             websockets=False,
+            backlog=_BACKLOG,
+            backpressure=_UNLIMITED,
             log_enabled=False,
             ssl_cert=config.tls_certfile,
             ssl_key=config.tls_keyfile,
