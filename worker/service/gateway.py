@@ -22,7 +22,8 @@ from worker.observe.uploads import GatewayMetrics
 
 _LOOK_SECONDS = 1.0
 _BACKLOG = 1024
-_UNLIMITED = 1 << 16  # Concurrent requests; granian would delay others, but `max_inflight_bytes` refuses them at once
+_UNLIMITED = 1 << 16
+"""Concurrent requests: granian would delay others, but `max_inflight_bytes` refuses them at once."""
 
 logger = structlog.get_logger("worker.service")
 
@@ -66,7 +67,7 @@ class _Gateway:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
         try:
-            probes = health.serve(
+            probes = health.HttpServer(
                 config.host, config.metrics_port, self._metrics.registry, lambda: (True, {}), self._ready
             )
         except OSError as error:
