@@ -14,7 +14,7 @@ import structlog
 
 from ldp import compiling
 from worker.config import Config, ConfigError, Served
-from worker.counting.ports import NotOwner, Unavailable
+from worker.counting.ports import Displaced, NotOwner, Unavailable
 from worker.counting.rules import MOST_REPORTS
 from worker.counting.windows import milliseconds
 from worker.http import server as health
@@ -120,6 +120,10 @@ class StreamShuffler:
                 finally:
                     self._drop(self._owned.copy())
                     group.close()
+            except Displaced as error:
+                self.state, self.turned_at = f"Displaced: {error}", 0.0
+                self._logger.error("stream.stopped", error=str(error))
+                return
             except Unavailable as error:
                 self._metrics.errors.labels(self.name, "claim").inc()
                 self._logger.warning("kafka.unavailable", error=str(error), remedy=error.remedy)

@@ -45,6 +45,7 @@ class Intake:
     """
 
     def __init__(self, kafka, folder, least=LEAST, intake_partitions=1, **settings):
+        self.more = ""
         self.kafka, self.folder, self.name = kafka, folder, f"s{uuid4().hex[:10]}"
         self.toml = self.configure(least)
         self.config = config.load(self.toml, {})
@@ -57,7 +58,7 @@ class Intake:
     def configure(self, least):
         path = self.folder / f"least-{least}.toml"
         path.write_text(
-            f'kafka.bootstrap_servers = "{self.kafka}"\ngroup = "tests"\nhttp.port = 0\n'
+            f'kafka.bootstrap_servers = "{self.kafka}"\ngroup = "tests"\nhttp.port = 0\n{self.more}'
             f'snapshots.topic = "{self.name}-snapshots"\n'
             f'dead_letters.topic = "{self.name}-letters"\n[[streams]]\nname = "{self.name}"\nprotocol = "grr"\n'
             f'topic = "{self.name}-reports"\nintake = "{self.name}-intake"\nrelease_least = {least}\nepsilon = "1"\n'
@@ -288,6 +289,21 @@ def test_a_frozen_shuffler_is_refused(kafka, tmp_path):
         assert len(intake.assert_released_once()) == 8 * LEAST
         assert {event["partition"] for event in intake.events("uploads.released")} == {0, 1}
         until(lambda: len(intake.events("intake.claimed")) > 4, "the partitions are shared")
+
+
+def test_a_displaced_shuffler_stops(kafka, tmp_path):
+    """Otherwise it would fence the producer of the other one again and again."""
+    with Intake(kafka, tmp_path) as intake:
+        intake.more = 'kafka.member = "one"\n'
+        intake.upload(LEAST)
+        intake.start()
+        intake.wait_for(LEAST)
+        intake.start()
+        until(lambda: intake.events("stream.stopped"), "the first shuffler stops")
+        assert "joined the group" in intake.events("stream.stopped")[0]["error"]
+        intake.upload(LEAST)
+        intake.wait_for(2 * LEAST)
+        assert len(intake.events("stream.stopped")) == 1
 
 
 def test_uploads_that_cannot_be_deleted_are_reported(kafka, tmp_path):

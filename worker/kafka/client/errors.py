@@ -20,7 +20,8 @@ _CLOCK = (
 _ACLS = (
     "grant this user the missing right in the brokers' ACLs: Read on the group and on the topics of reports and"
     " snapshots, Write on the topics of snapshots, rows and dead letters and on the transactional id, DescribeConfigs"
-    " for check"
+    " for check; for the gateway Write on the intake topic; for the shuffler Read and Delete on the intake topic and"
+    " Write on the topic of reports"
 )
 _CODEC = "set snapshots.compression to a codec that the brokers accept on topic {topic}"
 _TRANSACTIONS = (

@@ -8,6 +8,7 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.structs import MemberState
 
+from worker.counting.ports import Displaced
 from worker.kafka.client import quirks
 from worker.kafka.reports.offsets import ask
 
@@ -18,7 +19,7 @@ _JOIN_MS = 200
 class IntakeGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python carries no types
     """A member of an intake topic's group. It does not read records.
 
-    Raises `Unavailable`: the brokers do not answer.
+    Raises `Unavailable`: the brokers do not answer. Raises `Displaced`: another process has this member's name.
     """
 
     def __init__(self, settings: Mapping[str, Any], group: str, topic: str) -> None:
@@ -37,7 +38,8 @@ class IntakeGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pyt
             metadata_max_age_ms=30_000,
         )
         self._consumer: Any = ask("connecting", connect)
-        if self._consumer.group_metadata().group_instance_id:
+        self._member = self._consumer.group_metadata().group_instance_id
+        if self._member:
             quirks.leave_on_close(self._consumer)
         self._consumer.subscribe([topic], listener=self)
 
@@ -51,6 +53,11 @@ class IntakeGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pyt
 
     def poll(self, timeout_ms: int) -> Any:
         """Stays in the group; returns the membership, or None during a rebalance."""
+        if self._member and quirks.displaced(self._consumer):
+            raise Displaced(
+                f"another process joined the group of topic {self.topic!r} as {self._member!r}. Give each shuffler its"
+                " own kafka.member, then restart this shuffler."
+            )
         joining = self._consumer.group_metadata().state is not MemberState.STABLE
         quirks.resume_join(self._consumer)
         poll = partial(self._consumer.poll, _JOIN_MS if joining else timeout_ms)
