@@ -22,6 +22,7 @@ from worker.observe.uploads import GatewayMetrics
 
 _LOOK_SECONDS = 1.0
 _BACKLOG = 1024
+_MOST_HEAD = 1 << 14  # Most bytes of a request's headers, and of a connection's buffer
 _UNLIMITED = 1 << 16
 """Concurrent requests: granian would delay others, but `max_inflight_bytes` refuses them at once."""
 
@@ -80,7 +81,9 @@ class _Gateway:
             config.port,
             interface=Interfaces.ASGINL,
             http=HTTPModes.http1,
-            http1_settings=HTTP1Settings(header_read_timeout=int(1000 * config.timeout_seconds)),
+            http1_settings=HTTP1Settings(
+                header_read_timeout=int(1000 * config.timeout_seconds), max_buffer_size=_MOST_HEAD
+            ),
             websockets=False,
             backlog=_BACKLOG,
             backpressure=_UNLIMITED,
