@@ -146,6 +146,13 @@ class OwnedIntake:
         # Step 4.
         begin, self._end = intake.bounds()
         committed = begin if self._committed is None else self._committed[0]
+        if committed > self._end:
+            raise Unavailable(
+                f"the group's offset {committed} is above the end {self._end} of the intake: the topic was truncated or"
+                " created again",
+                "delete the group's offsets of the topic; uploads that a truncated topic still has are then released"
+                " again",
+            )
         self._offset = max(begin, committed)
         self.expired = self._offset - committed
         # Step 5.

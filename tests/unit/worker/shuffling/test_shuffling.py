@@ -1,6 +1,7 @@
 """Parts of the shuffler's core: ids, classification, permutation, frames and the committed offset's metadata."""
 
 import itertools
+import random
 from collections import Counter
 from types import SimpleNamespace
 
@@ -11,8 +12,10 @@ from scipy import stats
 
 import ldp
 from ldp import frames, wire
+from tests.simulation.shuffling import Owner, World, frame_of
 from worker.cli import cli
 from worker.config import parse
+from worker.counting.ports import Unavailable
 from worker.counting.windows import milliseconds
 from worker.kafka.client import topics
 from worker.shuffling.partition import Release, _least_of
@@ -145,3 +148,36 @@ def test_the_intake_topic_has_broker_time_and_a_retention():
     assert (spec.role, spec.partitions) == ("uploads of s", 1)
     assert spec.settings["message.timestamp.type"] == topics.APPEND_TIME
     assert int(spec.settings["retention.ms"]) >= 2 * milliseconds(config.shuffle.deduplicate_for)
+
+
+def test_an_intake_that_was_created_again_is_not_claimed():
+    """Its first uploads would look released."""
+    world = World(random.Random(0))
+    world.append(bytes(16), frame_of([1]))
+    world.committed = 2, '{"least": 1}'
+    owner = Owner(world, 1, calm=True)
+    with pytest.raises(Unavailable, match="offset 2 is above the end 1 of the intake"):
+        owner.intake.claim()
+    world.committed = 1, '{"least": 1}'
+    Owner(world, 1, calm=True).intake.claim()
+
+
+def test_uploads_that_retention_deletes_while_they_wait_are_forgotten():
+    world = World(random.Random(0))
+    for number in range(2):
+        world.append(bytes([number]) * 16, frame_of([number]))
+    owner = Owner(world, 3, calm=True)
+    owner.intake.claim()
+    for _ in range(5):
+        owner.intake.step()
+    assert owner.intake.held == 2
+    world.begin = 1
+    with pytest.raises(Unavailable, match="retention deleted the uploads at offsets 0 to 0"):
+        owner.intake.tidy()
+    owner = Owner(world, 3, calm=True)
+    owner.intake.claim()
+    assert owner.intake.expired == 1
+    for _ in range(5):
+        owner.intake.step()
+    assert owner.intake.held == 1
+    assert world.committed == (1, '{"least": 3}')
