@@ -259,7 +259,7 @@ def history(seed: int, core: ModuleType = partition) -> World:
 
 
 def finish(world: World) -> World:
-    """Releases what is left, by one more owner, and checks all releases."""
+    """Releases the remaining uploads, and checks all releases."""
     world.owners = [last := Owner(world, 3, calm=True)]
     world.sizes.add(3)
     last.intake.claim()
@@ -270,7 +270,7 @@ def finish(world: World) -> World:
 
 
 def frozen(core: ModuleType = partition, ahead: int = 0) -> World:
-    """An idle owner stands still for hours while it deletes, and meanwhile records arrive."""
+    """An idle owner is frozen for hours during a deletion, while records arrive."""
     world = World(random.Random(0), core, ahead=ahead)
     records = [(bytes([number]) * 16, frame_of([number])) for number in range(6)]
     for record in records[:3]:

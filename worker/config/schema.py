@@ -377,7 +377,7 @@ class Gateway(Table):
 
 
 class Shuffle(Table):
-    """``[shuffle]``: the shuffler, which moves uploads to the topics of reports."""
+    """``[shuffle]``: moves uploads to the topics of reports."""
 
     deduplicate_for: Remembering = "1h"
     """Time in which the shuffler drops a second upload with the same id. At least 40 minutes, because clients

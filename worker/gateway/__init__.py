@@ -1,1 +1,1 @@
-"""The gateway: accepts uploads over HTTP, without metadata. Needs the extra ``gateway``."""
+"""The gateway: accepts uploads over HTTP; needs the extra ``gateway``."""

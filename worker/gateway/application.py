@@ -1,4 +1,4 @@
-"""Accepts uploads over HTTP: validates each frame, and forwards only the frame and the upload's id.
+"""Validates uploads, and forwards only the frame and the upload's id.
 
 Addresses, headers, times and rejected bodies reach neither Kafka nor logs nor metrics.
 """
@@ -35,7 +35,10 @@ class Sender(Protocol):
     """Sends uploads to the intake topics."""
 
     def send(self, topic: str, key: bytes, value: bytes, done: Callable[[bool], object]) -> None:
-        """Sends a record; calls `done` once, on any thread: whether all in-sync replicas have the record."""
+        """Sends a record without waiting.
+
+        Calls `done` once, on any thread: whether all in-sync replicas have the record.
+        """
 
 
 class _Refused(HTTPException):
@@ -178,7 +181,7 @@ class Application:
 
 
 def _id(request: Request) -> bytes:
-    """Returns the upload's id: the client's, or a random one."""
+    """Returns the id that the client sent, or a random id."""
     given = request.headers.get(_KEY)
     if given is None:
         return secrets.token_bytes(ID_BYTES)

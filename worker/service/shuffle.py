@@ -1,4 +1,4 @@
-"""Shuffler process: moves the uploads of all streams to the topics of reports."""
+"""Shuffler process: moves uploads to the topics of reports."""
 
 import faulthandler
 import os

@@ -31,7 +31,7 @@ class Release:
         least: number B of uploads in the next release.
         frames: (partition, frame) pairs.
         timestamp: timestamp of all frames in ms.
-        uploads, reports, duplicates, rejected: numbers of what the release contains and skips.
+        uploads, reports, duplicates, rejected: numbers of released and skipped records, and of reports.
     """
 
     offset: int

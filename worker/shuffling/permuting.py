@@ -33,7 +33,7 @@ def permute(
 def split(
     stream: ldp.Stream, reports: npt.NDArray[np.void], most_reports: int, partitions: int
 ) -> list[tuple[int, bytes]]:
-    """Splits n reports into frames of equal size; returns (partition, frame) pairs.
+    """Splits n reports into equal frames; returns (partition, frame) pairs.
 
     The numbers of reports differ by at most 1. Each partition gets a frame if n is large enough, so that a release
     advances every partition's watermark. The partition of the first frame is random. Boundaries and partitions depend

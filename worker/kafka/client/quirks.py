@@ -198,7 +198,7 @@ def commit_transaction(producer: KafkaProducer, sent: Iterable[Any], timeout_sec
 
 
 def await_acknowledgements(producer: KafkaProducer, sent: Iterable[Any], timeout_seconds: float) -> None:
-    """Raises `KafkaError` unless all records are acknowledged; see `commit_transaction`."""
+    """Raises `KafkaError` unless all records are acknowledged."""
     deadline = time.monotonic() + timeout_seconds
     with contextlib.suppress(UnknownError):
         producer.flush(timeout_seconds)
@@ -247,7 +247,7 @@ def retry_lost_requests(producer: KafkaProducer) -> None:
 
 
 def refuse_end_retries(producer: KafkaProducer) -> None:
-    """Makes a producer fail instead of retrying a transaction's end or offsets.
+    """Makes a producer fail instead of retrying transaction ends or offsets.
 
     Upstream repeats the EndTxn request after a lost connection. If the first request was only delayed, it may commit a
     part of the next transaction, which has the same epoch. Upstream also repeats the request without limit after

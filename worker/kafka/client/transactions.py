@@ -1,4 +1,4 @@
-"""Connects transactional producers, and sends the records of a transaction."""
+"""Connects transactional producers, and sends their records."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping

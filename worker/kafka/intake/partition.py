@@ -1,4 +1,4 @@
-"""Reads an intake partition, and releases uploads in transactions; implements `Intake`."""
+"""Reads an intake partition, and releases uploads; implements `Intake`."""
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
@@ -57,7 +57,7 @@ class KafkaIntake:
         return int(self._consumer.position(self._tp))
 
     def fence(self) -> None:
-        """Starts the producer, which fences the previous owner's."""
+        """Starts the producer, which fences the previous owner."""
         name = f"ldp-worker-{self._id}"
         connect = partial(
             transactions.connect, self._settings, self._id, name, self._most_bytes, compression="none"

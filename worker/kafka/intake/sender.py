@@ -1,4 +1,4 @@
-"""Sends uploads to the intake topics; implements `worker.gateway.application.Sender`."""
+"""Sends uploads to the intake topics; implements `Sender`."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ _STUCK_TIMEOUTS = 3  # Time without an acknowledgement after which the producer 
 class IntakeSender:
     """Sends uploads with a replaceable producer.
 
-    Without idempotence a producer recovers from any outage; the shuffler removes what is sent twice.
+    Without idempotence a producer recovers from any outage; the shuffler removes records that are sent twice.
     """
 
     def __init__(self, settings: Mapping[str, Any], topics: Sequence[str], timeout_seconds: float) -> None:
@@ -32,7 +32,10 @@ class IntakeSender:
         return self._producer is None or stuck
 
     def replace(self) -> None:
-        """Starts a new producer; blocks. Raises `Unavailable`: the brokers do not answer."""
+        """Starts a new producer, and waits for the brokers.
+
+        Raises `Unavailable`: the brokers do not answer.
+        """
         quirks.mend_connections()
         self.close()
         milliseconds = int(1000 * self._seconds)
@@ -57,7 +60,10 @@ class IntakeSender:
         self._producer = producer
 
     def send(self, topic: str, key: bytes, value: bytes, done: Callable[[bool], object]) -> None:
-        """Sends a record; calls `done` once, on any thread: whether all in-sync replicas have the record."""
+        """Sends a record without waiting.
+
+        Calls `done` once, on any thread: whether all in-sync replicas have the record.
+        """
         self._tried_at = time.monotonic() if self._tried_at is None else self._tried_at
         if (producer := self._producer) is None:
             done(False)
