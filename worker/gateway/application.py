@@ -78,6 +78,7 @@ class Application:
             allow_origins=origins,
             allow_methods=["GET", "POST"],
             allow_headers=["Content-Type", "Idempotency-Key"],
+            expose_headers=["Retry-After"],
         )
         routes = [
             Route("/v1/streams/{stream}/reports", self._upload, methods=["POST"]),

@@ -209,3 +209,4 @@ def test_web_pages_of_configured_origins_may_upload(origins, allowed):
     assert gate.get(headers=headers, method="OPTIONS").headers.get("access-control-allow-origin") == allowed
     answer = gate.get(FRAME, {"origin": "https://app.example.org"})
     assert (answer.status, answer.headers.get("access-control-allow-origin")) == (202, allowed)
+    assert answer.headers.get("access-control-expose-headers") == (allowed and "Retry-After")
