@@ -24,7 +24,7 @@ MINUTE = 60_000
 DEDUPLICATE_FOR = 60 * MINUTE
 START = 1_000_000 * MINUTE
 STREAM = ldp.Stream("s", ldp.GRR("1", domain_size=1 << 24))
-"""Each report of a history has its own value, so that a release shows its members."""
+"""Each report of a history has its own value, so that a batch shows its members."""
 PARTITIONS, MOST_REPORTS = 3, 4
 
 
@@ -49,13 +49,13 @@ class Attempt:
     """A transaction whose frames a reader of aborted records can see."""
 
     start: int  # the committed offset before it
-    release: partition.Release
+    batch: partition.Batch
     committed: bool
 
     @property
     def values(self) -> list[int]:
         """The reports' values in order."""
-        return [value for _, frame in self.release.frames for value in values_of(frame)]
+        return [value for _, frame in self.batch.frames for value in values_of(frame)]
 
 
 HEADER = wire.header(STREAM.fingerprint)
@@ -141,9 +141,9 @@ class World:
         """Starts an owner, which claims; the former owner runs on, or is dead."""
         if self.rng.random() < 0.7:
             self.owners.clear()
-        least = self.rng.choice([2, 3, 3, 5])
-        self.sizes.add(least)
-        self.owners.append(Owner(self, least))
+        size = self.rng.choice([2, 3, 3, 5])
+        self.sizes.add(size)
+        self.owners.append(Owner(self, size))
         self.run(self.owners[-1], lambda owner: owner.intake.claim())
 
     def run(self, owner: "Owner", operation: Callable[["Owner"], Any]) -> Any:
@@ -157,10 +157,10 @@ class World:
 class Owner:
     """An owner of the partition, with its port `Intake`."""
 
-    def __init__(self, world: World, least: int, *, calm: bool = False) -> None:
+    def __init__(self, world: World, size: int, *, calm: bool = False) -> None:
         self.world, self.position, self.epoch, self.calm = world, 0, -1, calm
         self.intake = world.core.OwnedIntake(
-            STREAM, self, least, DEDUPLICATE_FOR, MOST_REPORTS, lambda: world.now + world.ahead
+            STREAM, self, size, DEDUPLICATE_FOR, MOST_REPORTS, lambda: world.now + world.ahead
         )
 
     def _call(self) -> None:
@@ -215,16 +215,16 @@ class Owner:
     def partitions(self) -> int:
         return PARTITIONS
 
-    def release(self, release: partition.Release) -> None:
+    def commit(self, batch: partition.Batch) -> None:
         world = self.world
         self._call()
         if self.epoch != world.epoch:
             raise Unavailable("fenced")
         start = -1 if world.committed is None else world.committed[0]
         outcome = 1.0 if self.calm else world.rng.random()
-        world.attempts.append(Attempt(start, release, committed=outcome > 0.25))
+        world.attempts.append(Attempt(start, batch, committed=outcome > 0.25))
         if outcome > 0.25:
-            world.committed = release.offset, release.metadata
+            world.committed = batch.offset, batch.metadata
         if outcome < 0.4:
             raise Unavailable("aborted, or the outcome is unknown")
 
@@ -232,7 +232,7 @@ class Owner:
         self._call()
         self.world.begin = max(self.world.begin, offset)
         if self.world.committed is None or offset > self.world.committed[0]:
-            raise Wrong("unreleased records were deleted")
+            raise Wrong("unshuffled records were deleted")
 
 
 def history(seed: int, core: ModuleType = partition) -> World:
@@ -259,7 +259,7 @@ def history(seed: int, core: ModuleType = partition) -> World:
 
 
 def finish(world: World) -> World:
-    """Releases the remaining uploads, and checks all releases."""
+    """Shuffles the remaining uploads, and checks all batches."""
     world.owners = [last := Owner(world, 3, calm=True)]
     world.sizes.add(3)
     last.intake.claim()
@@ -310,42 +310,42 @@ def accepted(world: World) -> list[tuple[int, int, list[int]]]:
 
 
 def check(world: World, last: Owner) -> None:
-    """Compares the releases with a recount of the log."""
+    """Compares the batches with a recount of the log."""
     right, at = accepted(world), 0
     members: dict[int, list[int]] = {}
     for attempt in world.attempts:
-        release, values = attempt.release, sorted(attempt.values)
-        if not release.frames:
+        batch, values = attempt.batch, sorted(attempt.values)
+        if not batch.frames:
             continue
         if members.setdefault(attempt.start, values) != values:
             raise Wrong(f"two attempts from offset {attempt.start} have other members: {values}")
-        if attempt.start == -1 or release.uploads not in world.sizes:
-            raise Wrong(f"a release of {release.uploads} uploads from offset {attempt.start}")
-        taken = right[at : at + release.uploads]
+        if attempt.start == -1 or batch.uploads not in world.sizes:
+            raise Wrong(f"a batch of {batch.uploads} uploads from offset {attempt.start}")
+        taken = right[at : at + batch.uploads]
         if values != sorted(value for _, _, some in taken for value in some):
-            raise Wrong(f"a release has {values}, and not the next {release.uploads} uploads {taken}")
-        check_form(release, len(values), taken)
-        if release.offset != taken[-1][0] + 1:
-            raise Wrong(f"offset {release.offset} is committed after {taken[-1][0]}")
+            raise Wrong(f"a batch has {values}, and not the next {batch.uploads} uploads {taken}")
+        check_form(batch, len(values), taken)
+        if batch.offset != taken[-1][0] + 1:
+            raise Wrong(f"offset {batch.offset} is committed after {taken[-1][0]}")
         if attempt.committed:
-            skipped = taken[-1][0] + 1 - attempt.start - release.uploads
-            if release.duplicates + release.rejected != skipped:
-                raise Wrong(f"{release} does not count the {skipped} skipped records")
-            at += release.uploads
+            skipped = taken[-1][0] + 1 - attempt.start - batch.uploads
+            if batch.duplicates + batch.rejected != skipped:
+                raise Wrong(f"{batch} does not count the {skipped} skipped records")
+            at += batch.uploads
     if (left := len(right) - at) >= 3 or last.intake.held != left:
         raise Wrong(f"{left} uploads are left at the end")
 
 
-def check_form(release: partition.Release, reports: int, taken: Sequence[tuple[int, int, list[int]]]) -> None:
-    """Checks frames, partitions and timestamp of a release."""
-    sizes = [len(values_of(frame)) for _, frame in release.frames]
-    parts = {number for number, _ in release.frames}
+def check_form(batch: partition.Batch, reports: int, taken: Sequence[tuple[int, int, list[int]]]) -> None:
+    """Checks frames, partitions and timestamp of a batch."""
+    sizes = [len(values_of(frame)) for _, frame in batch.frames]
+    parts = {number for number, _ in batch.frames}
     count = max(-(-reports // MOST_REPORTS), min(reports, PARTITIONS))
     if len(sizes) != count or max(sizes) - min(sizes) > 1 or len(parts) != min(reports, PARTITIONS):
         raise Wrong(f"{reports} reports are in frames of {sizes} for partitions {parts}")
     newest = max(timestamp for _, timestamp, _ in taken)
-    if release.timestamp != newest // MINUTE * MINUTE or release.reports != reports:
-        raise Wrong(f"{release} of an upload at {newest}")
+    if batch.timestamp != newest // MINUTE * MINUTE or batch.reports != reports:
+        raise Wrong(f"{batch} of an upload at {newest}")
 
 
 @dataclass(frozen=True)
@@ -376,7 +376,7 @@ class Mutant:
 
 
 MUTANTS = [
-    Mutant("releases what was polled", partition, "islice(self._uploads, self._least)", "self._uploads"),
+    Mutant("shuffles what was polled", partition, "islice(self._uploads, self._size)", "self._uploads"),
     Mutant(
         "commits the polled offset", partition, "offset=taken[-1].offset + 1", "offset=self._intake.position"
     ),
@@ -392,7 +392,7 @@ MUTANTS = [
     Mutant(
         "does not record another B",
         partition,
-        "or (self._offset, least) != (self._committed[0], recorded)",
+        "or (self._offset, size) != (self._committed[0], recorded)",
         "",
     ),
     Mutant(
@@ -414,9 +414,9 @@ MUTANTS = [
         "self._clock() if found is None else found",
         "self._clock()",
     ),
-    Mutant("released records are classified", partition, "record.offset < self._offset]", "False]"),
-    Mutant("released ids are not remembered", partition, "self._classifier.remember(released)", "pass"),
-    Mutant("forgets a release", partition, "            self._uploads.popleft()", "            pass"),
+    Mutant("shuffled records are classified", partition, "record.offset < self._offset]", "False]"),
+    Mutant("shuffled ids are not remembered", partition, "self._classifier.remember(shuffled)", "pass"),
+    Mutant("forgets a batch", partition, "            self._uploads.popleft()", "            pass"),
     Mutant("deletes what waits", partition, "else min(since, self._offset)) > begin", "else since) > begin"),
     Mutant(
         "deletes by the first upload", partition, "self._uploads[0].since if", "self._uploads[0].timestamp if"

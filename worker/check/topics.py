@@ -116,7 +116,7 @@ def _intake_faults(config: Config, served: Served, topic: Topic) -> Iterator[Fau
         (
             policy != "delete",
             Level.ERROR,
-            f"cleanup.policy={policy}: compaction deletes uploads that wait, and keeps released uploads",
+            f"cleanup.policy={policy}: compaction deletes uploads that wait, and keeps shuffled uploads",
             "set cleanup.policy=delete",
         ),
         (
@@ -134,7 +134,7 @@ def _intake_faults(config: Config, served: Served, topic: Topic) -> Iterator[Fau
         (
             size >= 0,
             Level.WARNING,
-            f"retention.bytes={size}: a burst of uploads deletes older uploads, released or not",
+            f"retention.bytes={size}: a burst of uploads deletes older uploads, shuffled or not",
             "limit by time only: set retention.bytes=-1",
         ),
         (

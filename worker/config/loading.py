@@ -65,7 +65,7 @@ class Config:
         """Returns the name of the consumer group of a stream's shufflers."""
         return f"{self.group}-shuffle-{stream}"
 
-    def release_id(self, stream: str, partition: int) -> str:
+    def shuffle_id(self, stream: str, partition: int) -> str:
         """Returns the transactional id of an intake partition's owner."""
         return f"{self.group}-shuffle/{stream}/{partition}"
 
@@ -172,7 +172,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
     for i, served in enumerate(streams):
         refuse_absurd_rows(file.rows, served, f"streams[{i}]")
         refuse_absurd_snapshots(file.snapshots, served, f"streams[{i}]")
-        _refuse_absurd_release(file.gateway, served, f"streams[{i}]")
+        _refuse_absurd_batch(file.gateway, served, f"streams[{i}]")
     return Config(
         group=file.group,
         commit_every_seconds=file.commit_every_seconds,
@@ -204,16 +204,16 @@ def _topics(file: File) -> list[tuple[str, str]]:
     return keys
 
 
-_MOST_RELEASE = 1 << 30
-"""Largest release in bytes, which the shuffler holds in memory."""
+_MOST_BATCH = 1 << 30
+"""Largest batch in bytes, which the shuffler holds in memory."""
 
 
-def _refuse_absurd_release(gateway: Gateway, served: Served, key: str) -> None:
-    if served.intake is not None and served.release_least * gateway.max_body_bytes > _MOST_RELEASE:
-        most = _MOST_RELEASE // gateway.max_body_bytes
+def _refuse_absurd_batch(gateway: Gateway, served: Served, key: str) -> None:
+    if served.intake is not None and served.shuffle_batch_size * gateway.max_body_bytes > _MOST_BATCH:
+        most = _MOST_BATCH // gateway.max_body_bytes
         raise ConfigError(
-            f"{key}.release_least: {served.release_least} given; allowed is up to {most} with gateway.max_body_bytes"
-            f" {gateway.max_body_bytes}, because the shuffler holds a release in memory"
+            f"{key}.shuffle_batch_size: {served.shuffle_batch_size} given; allowed is up to {most} with"
+            f" gateway.max_body_bytes {gateway.max_body_bytes}, because the shuffler holds a batch in memory"
         )
 
 

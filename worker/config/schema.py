@@ -417,9 +417,9 @@ class StreamTable(Table):
     """Topic of the reports. One topic per stream, one stream per topic."""
     intake: TopicName | None = None
     """Topic of the uploads, which the shuffler moves to `topic`. Without a name, the stream has no uploads."""
-    release_least: Number = 1000
-    """Number of uploads that the shuffler permutes and moves together. Uploads of a partition wait until there
-    are as many."""
+    shuffle_batch_size: Number = 1000
+    """Number of uploads that the shuffler permutes and moves together. Uploads of an intake partition wait for a
+    full batch."""
     protocol: str
     """Protocol of the reports: `grr`, `olh`, `oue`, `sue`, `subset`, `hadamard` or `pgr`; or, with explicit
     probabilities, `response` or `unary`."""

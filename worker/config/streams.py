@@ -27,7 +27,7 @@ class Served:
         idle_timeout: seconds without a later report after which a partition is idle.
         retain: milliseconds that a final window stays on the snapshot topic; None to keep it forever.
         intake: topic of the uploads; None without uploads.
-        release_least: number of uploads in a release of the shuffler.
+        shuffle_batch_size: number of uploads in a batch of the shuffler.
     """
 
     stream: ldp.Stream
@@ -39,7 +39,7 @@ class Served:
     retain: int | None = None
     late_dead_letters: bool = False
     intake: str | None = None
-    release_least: int = 1000
+    shuffle_batch_size: int = 1000
 
     @property
     def cost(self) -> Cost | None:
@@ -84,7 +84,7 @@ def served_from(
         retain,
         table.late_dead_letters,
         table.intake,
-        table.release_least,
+        table.shuffle_batch_size,
     )
     if windowing is not None and served.cost is not None:
         refuse_absurd(windowing, served.cost, key)

@@ -45,19 +45,19 @@ class ShuffleMetrics:
         self.registry = _registry()
         self.uploads = Counter(
             "ldp_shuffle_uploads_total",
-            "Uploads, by outcome: released, duplicate, rejected or expired (offsets that retention deleted).",
+            "Uploads, by outcome: shuffled, duplicate, rejected or expired (offsets that retention deleted).",
             ("stream", "outcome"),
             registry=self.registry,
         )
         self.held = Gauge(
             "ldp_shuffle_held_uploads",
-            "Accepted uploads of an intake partition that wait for a release.",
+            "Accepted uploads of an intake partition that wait for a batch.",
             ("stream", "partition"),
             registry=self.registry,
         )
         self.errors = Counter(
             "ldp_shuffle_errors_total",
-            "Failed steps: claim and release are retried, and delete is tried again after a minute.",
+            "Failed steps: claim and batch are retried, and delete is tried again after a minute.",
             ("stream", "step"),
             registry=self.registry,
         )

@@ -29,7 +29,7 @@ from worker.shuffling.partition import OwnedIntake
 STOP_SECONDS = 4.0
 _RETRY_SECONDS = 1.0
 _IDLE_MS = 50
-_STUCK_SECONDS = 300  # Longest turn: a release of 1 GiB and its time-outs
+_STUCK_SECONDS = 300  # Longest turn: a batch of 1 GiB and its time-outs
 
 logger = structlog.get_logger("worker.service")
 
@@ -37,7 +37,7 @@ logger = structlog.get_logger("worker.service")
 def run(config: Config) -> int:
     """Shuffles every stream that has an intake, until SIGTERM or SIGINT.
 
-    An interrupted release has no effect: the next owner repeats it. Raises `ConfigError`: no stream has an intake, or
+    An interrupted batch has no effect: the next owner repeats it. Raises `ConfigError`: no stream has an intake, or
     the HTTP port is taken.
     """
     streams = [served for served in config.streams if served.intake is not None]
@@ -154,7 +154,7 @@ class StreamShuffler:
             action(partition)
         except (Unavailable, NotOwner) as error:
             remedy = getattr(error, "remedy", "")
-            step = "release" if partition in self._owned and self._owned[partition][0].claimed else "claim"
+            step = "batch" if partition in self._owned and self._owned[partition][0].claimed else "claim"
             self._metrics.errors.labels(self.name, step).inc()
             self._logger.warning("intake.retry", partition=partition, error=str(error), remedy=remedy)
             self._retry_at[partition] = time.monotonic() + _RETRY_SECONDS
@@ -168,15 +168,15 @@ class StreamShuffler:
             membership,
             partition,
             served.topic,
-            config.release_id(served.stream.name, partition),
-            served.release_least * config.gateway.max_body_bytes,
+            config.shuffle_id(served.stream.name, partition),
+            served.shuffle_batch_size * config.gateway.max_body_bytes,
             PassedOver(self._logger),
             partial(self._undeleted, partition),
         )
         owned = OwnedIntake(
             served.stream,
             intake,
-            served.release_least,
+            served.shuffle_batch_size,
             milliseconds(config.shuffle.deduplicate_for),
             served.configured.limits.most_reports or MOST_REPORTS,
         )
@@ -192,22 +192,22 @@ class StreamShuffler:
 
     def _step(self, partition: int) -> None:
         owned, _ = self._owned[partition]
-        if (release := owned.step()) is not None:
+        if (batch := owned.step()) is not None:
             outcomes = {
-                "released": release.uploads,
-                "duplicate": release.duplicates,
-                "rejected": release.rejected,
+                "shuffled": batch.uploads,
+                "duplicate": batch.duplicates,
+                "rejected": batch.rejected,
             }
             for outcome, number in outcomes.items():
                 self._metrics.uploads.labels(self.name, outcome).inc(number)
             self._logger.info(
-                "uploads.released",
+                "uploads.shuffled",
                 partition=partition,
-                offset=release.offset,
-                uploads=release.uploads,
-                reports=release.reports,
-                duplicates=release.duplicates,
-                rejected=release.rejected,
+                offset=batch.offset,
+                uploads=batch.uploads,
+                reports=batch.reports,
+                duplicates=batch.duplicates,
+                rejected=batch.rejected,
             )
         self._metrics.held.labels(self.name, str(partition)).set(owned.held)
         owned.tidy()

@@ -1,5 +1,5 @@
-"""The shuffler's core: deduplicates, permutes and releases uploads.
+"""The shuffler's core: deduplicates and permutes uploads.
 
-An upload is one frame that a client sent to the gateway. A release moves B uploads from an intake partition to the
-topic of reports in one transaction. The package imports neither Kafka nor the configuration.
+An upload is one frame that a client sent to the gateway. A batch has B uploads: one transaction moves
+them from an intake partition to the topic of reports. The package imports neither Kafka nor the configuration.
 """

@@ -1,4 +1,4 @@
-"""Permutes the reports of a release, and splits them into frames."""
+"""Permutes the reports of a batch, and splits them into frames."""
 
 import os
 import secrets
@@ -35,7 +35,7 @@ def split(
 ) -> list[tuple[int, bytes]]:
     """Splits n reports into equal frames; returns (partition, frame) pairs.
 
-    The numbers of reports differ by at most 1. Each partition gets a frame if n is large enough, so that a release
+    The numbers of reports differ by at most 1. Each partition gets a frame if n is large enough, so that a batch
     advances every partition's watermark. The partition of the first frame is random. Boundaries and partitions depend
     on n and on this choice only.
 

@@ -1,7 +1,7 @@
 """Classifies uploads as accepted, duplicate or rejected.
 
 The result for a record depends only on the log up to that record. It depends neither on a clock, nor on the batches in
-which the records arrive, nor on the number of uploads in a release.
+which the records arrive, nor on the number of uploads in a batch.
 """
 
 from collections import deque

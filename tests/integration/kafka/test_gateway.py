@@ -28,7 +28,7 @@ from worker import audit, config
 from worker.kafka.client import topics
 
 pytestmark = pytest.mark.integration
-LEAST, MANY, PARTITIONS, TIMEOUT = 5, 20, 2, 2.0
+BATCH, MANY, PARTITIONS, TIMEOUT = 5, 20, 2, 2.0
 
 
 def free_port():
@@ -39,7 +39,7 @@ def free_port():
 class Front:
     """A gateway, a shuffler and their topics; a context manager."""
 
-    def __init__(self, kafka, folder, least=LEAST, redis_url="redis://127.0.0.1:1"):
+    def __init__(self, kafka, folder, size=BATCH, redis_url="redis://127.0.0.1:1"):
         self.kafka, self.folder, self.name, self.port = kafka, folder, f"s{uuid4().hex[:10]}", free_port()
         self.toml = folder / "worker.toml"
         self.toml.write_text(
@@ -47,8 +47,8 @@ class Front:
             f'redis.url = "{redis_url}"\nsnapshots.topic = "{self.name}-snapshots"\n'
             f'dead_letters.topic = "{self.name}-letters"\n[gateway]\nhost = "127.0.0.1"\nport = {self.port}\n'
             f'metrics_port = 0\ntimeout_seconds = {TIMEOUT}\n[[streams]]\nname = "{self.name}"\nprotocol = "grr"\n'
-            f'topic = "{self.name}-reports"\nintake = "{self.name}-intake"\nrelease_least = {least}\nepsilon = "1"\n'
-            f"domain_size = {1 << 16}\n"
+            f'topic = "{self.name}-reports"\nintake = "{self.name}-intake"\nshuffle_batch_size = {size}\n'
+            f'epsilon = "1"\ndomain_size = {1 << 16}\n'
         )
         self.config = config.load(self.toml, {})
         (self.served,) = self.config.streams
@@ -142,7 +142,7 @@ class Front:
                 found += [record for records in consumer.poll(200).values() for record in records]
         return found
 
-    def released(self):
+    def shuffled(self):
         values = [record.value[wire.HEADER_BYTES :] for record in self.records(self.served.topic)]
         return Counter(int(report) for value in values for report in np.frombuffer(value, "<u2"))
 
@@ -151,7 +151,7 @@ def test_uploads_reach_the_topic_of_reports_once_and_without_metadata(kafka, tmp
     canary = "canary-7f3a"
     with Front(kafka, tmp_path) as front:
         front.start("shuffle")
-        for report in range(2 * LEAST):
+        for report in range(2 * BATCH):
             key = secrets.token_hex(16)
             tries = 2 if report % 3 == 0 else 1
             for _ in range(tries):
@@ -163,8 +163,8 @@ def test_uploads_reach_the_topic_of_reports_once_and_without_metadata(kafka, tmp
         wrong = {"Content-Type": "application/json"}
         refused = front.ask(front.port, "POST", f"/v1/streams/{front.name}/reports", canary, wrong)
         assert refused == (400, b'{"reason":"version"}')
-        until(lambda: sum(front.released().values()) >= 2 * LEAST, "all uploads are released")
-        assert front.released() == Counter(range(2 * LEAST))
+        until(lambda: sum(front.shuffled().values()) >= 2 * BATCH, "all uploads are shuffled")
+        assert front.shuffled() == Counter(range(2 * BATCH))
         for record in front.records(front.served.topic):
             assert (record.key, record.headers) == (None, [])
         metrics = front.probe("/metrics")[1].decode()
@@ -217,8 +217,8 @@ def test_a_frozen_kafka_is_refused_in_time_and_recovers(own_services, tmp_path):
 
             until(accepted, f"upload {number} is accepted")
         front.upload(41), front.upload(42), front.upload(43), front.upload(44)
-        until(lambda: sum(front.released().values()) >= 45, "all uploads are released")
-        assert front.released() == Counter(range(45))
+        until(lambda: sum(front.shuffled().values()) >= 45, "all uploads are shuffled")
+        assert front.shuffled() == Counter(range(45))
 
 
 def test_a_gateway_killed_at_any_step_loses_and_doubles_nothing(kafka, tmp_path):
@@ -238,10 +238,10 @@ def test_a_gateway_killed_at_any_step_loses_and_doubles_nothing(kafka, tmp_path)
             assert dying.wait(30) == -signal.SIGKILL, aim
             front.start("gateway")
             client.result()
-        for number in range(len(aims), 3 * LEAST):
+        for number in range(len(aims), 3 * BATCH):
             assert front.upload(number, secrets.token_hex(16)) == 202
-        until(lambda: sum(front.released().values()) >= 3 * LEAST, "all uploads are released")
-        assert front.released() == Counter(range(3 * LEAST))
+        until(lambda: sum(front.shuffled().values()) >= 3 * BATCH, "all uploads are shuffled")
+        assert front.shuffled() == Counter(range(3 * BATCH))
 
 
 def test_random_kills_lose_and_double_nothing(kafka, redis_url, tmp_path):
@@ -255,14 +255,14 @@ def test_many_random_kills_lose_and_double_nothing(kafka, redis_url, tmp_path):
 
 def test_kills_with_a_new_id_for_each_try_double_uploads(kafka, redis_url, tmp_path):
     """Otherwise the tests above prove nothing."""
-    with pytest.raises(AssertionError, match="released twice"):
+    with pytest.raises(AssertionError, match="shuffled twice"):
         kills(kafka, redis_url, tmp_path, 2, fresh=True)
 
 
 def kills(kafka, redis_url, folder, count, *, fresh=False):
     """Kills the gateway or the shuffler at random times under load; clients lose 3 % of the answers.
 
-    Asserts that each accepted upload is released once, and that a worker counts it once. `fresh`: whether each try has
+    Asserts that each accepted upload is shuffled once, and that a worker counts it once. `fresh`: whether each try has
     a new id.
     """
     rng, stop = random.Random(0), threading.Event()
@@ -306,14 +306,14 @@ def kills(kafka, redis_url, folder, count, *, fresh=False):
             )
         found = Counter[int]()
 
-        def released():
+        def shuffled():
             found.clear()
-            found.update(front.released())
+            found.update(front.shuffled())
             return len(found) >= len(sent) - MANY * fresh
 
-        until(released, f"{len(sent)} uploads are released")
+        until(shuffled, f"{len(sent)} uploads are shuffled")
         assert max(found.values()) == 1, (
-            f"{sum(n > 1 for n in found.values())} of {len(sent)} are released twice"
+            f"{sum(n > 1 for n in found.values())} of {len(sent)} are shuffled twice"
         )
         assert found.keys() == set(sent)
 
@@ -323,4 +323,4 @@ def kills(kafka, redis_url, folder, count, *, fresh=False):
             return verdict.lag == 0 and verdict.reports == len(sent)
 
         until(counted, "the audit is equal")
-        print(f"{len(sent)} uploads, {count} kills, none lost, none released twice")
+        print(f"{len(sent)} uploads, {count} kills, none lost, none shuffled twice")

@@ -1,4 +1,4 @@
-"""``ldp-worker shuffle`` on a real Kafka: each accepted upload is released once, in releases of B uploads."""
+"""``ldp-worker shuffle`` on a real Kafka: each accepted upload is shuffled once, in batches of B uploads."""
 
 import contextlib
 import json
@@ -25,14 +25,14 @@ from worker import config
 from worker.kafka.client import topics
 
 pytestmark = pytest.mark.integration
-LEAST, PARTITIONS = 4, 3
+BATCH, PARTITIONS = 4, 3
 MINUTE = 60_000
 STREAM = ldp.Stream("s", ldp.GRR("1", domain_size=1 << 24))
-"""Each upload has its own report, so that a release shows its members."""
+"""Each upload has its own report, so that a batch shows its members."""
 
 
 @dataclass(frozen=True)
-class Released:
+class Found:
     partition: int
     timestamp: int
     reports: tuple[int, ...]
@@ -44,10 +44,10 @@ class Intake:
     The intake has producers' timestamps, so that hours pass in seconds.
     """
 
-    def __init__(self, kafka, folder, least=LEAST, intake_partitions=1, **settings):
+    def __init__(self, kafka, folder, size=BATCH, intake_partitions=1, **settings):
         self.more = ""
         self.kafka, self.folder, self.name = kafka, folder, f"s{uuid4().hex[:10]}"
-        self.toml = self.configure(least)
+        self.toml = self.configure(size)
         self.config = config.load(self.toml, {})
         (self.served,) = self.config.streams
         self.group = self.config.shuffle_group(self.name)
@@ -55,14 +55,14 @@ class Intake:
         self.uploads, self.processes = 0, []
         self.now = int(1000 * time.time()) - 5000 * MINUTE
 
-    def configure(self, least):
-        path = self.folder / f"least-{least}.toml"
+    def configure(self, size):
+        path = self.folder / f"size-{size}.toml"
         path.write_text(
             f'kafka.bootstrap_servers = "{self.kafka}"\ngroup = "tests"\nhttp.port = 0\n{self.more}'
             f'snapshots.topic = "{self.name}-snapshots"\n'
             f'dead_letters.topic = "{self.name}-letters"\n[[streams]]\nname = "{self.name}"\nprotocol = "grr"\n'
-            f'topic = "{self.name}-reports"\nintake = "{self.name}-intake"\nrelease_least = {least}\nepsilon = "1"\n'
-            f"domain_size = {1 << 24}\n"
+            f'topic = "{self.name}-reports"\nintake = "{self.name}-intake"\nshuffle_batch_size = {size}\n'
+            f'epsilon = "1"\ndomain_size = {1 << 24}\n'
         )
         return path
 
@@ -121,13 +121,13 @@ class Intake:
 
     # shufflers
 
-    def start(self, aim=None, least=LEAST):
+    def start(self, aim=None, size=BATCH):
         """Starts a shuffler, which dies at its aim."""
         log = self.folder / f"shuffler-{len(self.processes)}.log"
         point = log.with_suffix(".point")
         if aim is not None:
             point.write_text(json.dumps(vars(aim)))
-        options = ["--config", str(self.configure(least)), "--point", str(point)]
+        options = ["--config", str(self.configure(size)), "--point", str(point)]
         environ = {name: value for name, value in os.environ.items() if not name.startswith("LDP_WORKER_")}
         forked = Forked.fork_server.fork("tests.long.kills.dying", options, environ, log, "shuffle")
         self.processes.append((forked, log))
@@ -145,7 +145,7 @@ class Intake:
         if gone:
             self.admin.remove_group_members(self.group, gone)
 
-    # releases
+    # batches
 
     def committed(self):
         """Returns the offset and the number B of each intake partition."""
@@ -153,11 +153,9 @@ class Intake:
             found = topics.committed(self.admin, self.group, self.served.intake)
         except RetriableError:  # the first group of a new broker
             return {}
-        return {
-            partition: (one.offset, json.loads(one.metadata)["least"]) for partition, one in found.items()
-        }
+        return {partition: (one.offset, json.loads(one.metadata)["size"]) for partition, one in found.items()}
 
-    def released(self, level="read_committed"):
+    def shuffled(self, level="read_committed"):
         """Returns all frames on the topic of reports."""
         tps = [TopicPartition(self.served.topic, partition) for partition in range(PARTITIONS)]
         consumer = KafkaConsumer(
@@ -172,45 +170,45 @@ class Intake:
                         assert record.key is None
                         assert record.headers == []
                         values = np.frombuffer(record.value[wire.HEADER_BYTES :], "<u4").tolist()
-                        found.append(Released(tp.partition, record.timestamp, tuple(values)))
+                        found.append(Found(tp.partition, record.timestamp, tuple(values)))
         return found
 
     def wait_for(self, count):
-        """Waits until at least this many uploads are released."""
+        """Waits until at least this many uploads are shuffled."""
 
         def there():
-            found = sum(len(frame.reports) for frame in self.released())
+            found = sum(len(frame.reports) for frame in self.shuffled())
             return found >= count
 
-        until(there, f"{count} uploads are released")
+        until(there, f"{count} uploads are shuffled")
 
-    def assert_released_once(self):
-        """Asserts that all uploads of whole releases are released once, and the others are not."""
-        found = Counter(report for frame in self.released() for report in frame.reports)
+    def assert_shuffled_once(self):
+        """Asserts that all uploads of whole batches are shuffled once, and the others are not."""
+        found = Counter(report for frame in self.shuffled() for report in frame.reports)
         assert set(found.values()) <= {1}, found.most_common(3)
         return set(found)
 
 
-def test_uploads_are_released_together_and_once(kafka, tmp_path):
+def test_uploads_are_shuffled_together_and_once(kafka, tmp_path):
     with Intake(kafka, tmp_path) as intake:
-        intake.upload(LEAST - 1)
+        intake.upload(BATCH - 1)
         shuffler = intake.start()
-        until(lambda: intake.committed() == {0: (0, LEAST)}, "the first claim records B")
+        until(lambda: intake.committed() == {0: (0, BATCH)}, "the first claim records B")
         time.sleep(0.5)
-        assert intake.released() == []
-        intake.upload(2 * LEAST)
-        intake.wait_for(2 * LEAST)
-        assert intake.assert_released_once() == set(range(2 * LEAST))
-        frames_found = intake.released()
+        assert intake.shuffled() == []
+        intake.upload(2 * BATCH)
+        intake.wait_for(2 * BATCH)
+        assert intake.assert_shuffled_once() == set(range(2 * BATCH))
+        frames_found = intake.shuffled()
         assert {frame.partition for frame in frames_found} == set(range(PARTITIONS))
         assert {frame.timestamp % MINUTE for frame in frames_found} == {0}
         stamps = Counter(frame.timestamp for frame in frames_found)
         assert all(count % PARTITIONS == 0 for count in stamps.values())
-        events = intake.events("uploads.released")
-        assert [event["uploads"] for event in events] == [LEAST, LEAST]
+        events = intake.events("uploads.shuffled")
+        assert [event["uploads"] for event in events] == [BATCH, BATCH]
         assert (
             sum(event["duplicates"] + event["rejected"] for event in events)
-            == intake.committed()[0][0] - 2 * LEAST
+            == intake.committed()[0][0] - 2 * BATCH
         )
         (started,) = intake.events("shuffler.started")
         with urllib.request.urlopen(f"http://127.0.0.1:{started['port']}/readyz") as answer:
@@ -218,29 +216,29 @@ def test_uploads_are_released_together_and_once(kafka, tmp_path):
         with urllib.request.urlopen(f"http://127.0.0.1:{started['port']}/metrics") as answer:
             metrics = answer.read().decode()
         assert (
-            f'ldp_shuffle_uploads_total{{outcome="released",stream="{intake.name}"}} {2 * LEAST}.0' in metrics
+            f'ldp_shuffle_uploads_total{{outcome="shuffled",stream="{intake.name}"}} {2 * BATCH}.0' in metrics
         )
-        held = f'ldp_shuffle_held_uploads{{partition="0",stream="{intake.name}"}} {LEAST - 1}.0'
+        held = f'ldp_shuffle_held_uploads{{partition="0",stream="{intake.name}"}} {BATCH - 1}.0'
         assert held in metrics
         shuffler.terminate()
         assert shuffler.wait(20) == 0
         # another B applies at once, because fewer uploads than before wait
-        intake.start(least=2)
-        intake.wait_for(2 * LEAST + 2)
-        assert intake.assert_released_once() == set(range(2 * LEAST + 2))
+        intake.start(size=2)
+        intake.wait_for(2 * BATCH + 2)
+        assert intake.assert_shuffled_once() == set(range(2 * BATCH + 2))
         assert intake.committed()[0][1] == 2
 
 
 SOME = [
     Aim("intake", 2, "after"),
-    Aim("release", 5, "after", 2),
-    Aim("release", 7, "after"),
-    Aim("release", 8, "before"),
-    Aim("release", 8, "after"),
-    Aim("release", 9, "after"),
+    Aim("batch", 5, "after", 2),
+    Aim("batch", 7, "after"),
+    Aim("batch", 8, "before"),
+    Aim("batch", 8, "after"),
+    Aim("batch", 9, "after"),
 ]
 ALL = [Aim(step.turn, step.number, side) for step in SHUFFLING for side in ("before", "after")] + [
-    Aim("release", 5, side, arrival) for arrival in (2, 3) for side in ("before", "after")
+    Aim("batch", 5, side, arrival) for arrival in (2, 3) for side in ("before", "after")
 ]
 
 
@@ -250,25 +248,25 @@ ALL = [Aim(step.turn, step.number, side) for step in SHUFFLING for side in ("bef
 def test_a_shuffler_killed_at_any_step_loses_and_doubles_nothing(kafka, tmp_path, aims):
     with Intake(kafka, tmp_path) as intake:
         for aim in aims:
-            intake.upload(LEAST + 1)
+            intake.upload(BATCH + 1)
             intake.now += 100 * MINUTE  # so that each owner has records to delete
             forked = intake.start(aim)
             assert forked.wait(60) == -signal.SIGKILL, aim
             intake.expel()
         intake.start()
-        whole = intake.uploads // LEAST * LEAST
+        whole = intake.uploads // BATCH * BATCH
         intake.wait_for(whole)
-        assert intake.assert_released_once() == set(range(whole))
+        assert intake.assert_shuffled_once() == set(range(whole))
         assert len(intake.events("dying")) == len(aims)
-        # an aborted release has the members of the committed one that follows it
-        hidden = Counter(report for frame in intake.released("read_uncommitted") for report in frame.reports)
+        # an aborted batch has the members of the committed one that follows it
+        hidden = Counter(report for frame in intake.shuffled("read_uncommitted") for report in frame.reports)
         assert max(hidden.values()) > 1
         (first, _), *_ = topics.bounds(intake.admin, intake.served.intake, [0]).values()
         assert first > 0  # old uploads are deleted
 
 
 def test_a_frozen_shuffler_is_refused(kafka, tmp_path):
-    """It holds uploads when another shuffler takes over; it releases none of them, and shares the partitions later."""
+    """It holds uploads when another shuffler takes over; it batches none of them, and shares the partitions later."""
     with Intake(kafka, tmp_path, intake_partitions=2) as intake:
         intake.upload(1, 0)
         intake.upload(1, 1)
@@ -279,15 +277,15 @@ def test_a_frozen_shuffler_is_refused(kafka, tmp_path):
         intake.expel()
         intake.start()
         for partition in (0, 1):
-            intake.upload(LEAST, partition)
-        intake.wait_for(2 * LEAST)
+            intake.upload(BATCH, partition)
+        intake.wait_for(2 * BATCH)
         frozen.send_signal(signal.SIGCONT)
         for _ in range(3):
             for partition in (0, 1):
-                intake.upload(LEAST, partition)
-        intake.wait_for(8 * LEAST)
-        assert len(intake.assert_released_once()) == 8 * LEAST
-        assert {event["partition"] for event in intake.events("uploads.released")} == {0, 1}
+                intake.upload(BATCH, partition)
+        intake.wait_for(8 * BATCH)
+        assert len(intake.assert_shuffled_once()) == 8 * BATCH
+        assert {event["partition"] for event in intake.events("uploads.shuffled")} == {0, 1}
         until(lambda: len(intake.events("intake.claimed")) > 4, "the partitions are shared")
 
 
@@ -295,26 +293,26 @@ def test_a_displaced_shuffler_stops(kafka, tmp_path):
     """Otherwise it would fence the producer of the other one again and again."""
     with Intake(kafka, tmp_path) as intake:
         intake.more = 'kafka.member = "one"\n'
-        intake.upload(LEAST)
+        intake.upload(BATCH)
         intake.start()
-        intake.wait_for(LEAST)
+        intake.wait_for(BATCH)
         intake.start()
         until(lambda: intake.events("stream.stopped"), "the first shuffler stops")
         assert "joined the group" in intake.events("stream.stopped")[0]["error"]
-        intake.upload(LEAST)
-        intake.wait_for(2 * LEAST)
+        intake.upload(BATCH)
+        intake.wait_for(2 * BATCH)
         assert len(intake.events("stream.stopped")) == 1
 
 
 def test_uploads_that_cannot_be_deleted_are_reported(kafka, tmp_path):
     with Intake(kafka, tmp_path, **{"cleanup.policy": "compact"}) as intake:
-        intake.upload(LEAST - 1)
+        intake.upload(BATCH - 1)
         intake.now += 100 * MINUTE
-        intake.upload(LEAST + 1)
+        intake.upload(BATCH + 1)
         intake.start()
-        intake.wait_for(2 * LEAST)
+        intake.wait_for(2 * BATCH)
         until(lambda: intake.events("uploads.undeleted"), "the failure is reported")
         assert "PolicyViolation" in intake.events("uploads.undeleted")[0]["error"]
-        intake.upload(LEAST)
-        intake.wait_for(3 * LEAST)
+        intake.upload(BATCH)
+        intake.wait_for(3 * BATCH)
         assert intake.events("intake.retry") == []

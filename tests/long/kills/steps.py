@@ -41,7 +41,7 @@ TURNS = {
         ),
         *(("worker.kafka.intake.sender:IntakeSender", name) for name in ("send", "replace")),
     ],
-    "release": [("worker.shuffling.partition:OwnedIntake", name) for name in ("step", "tidy")],
+    "batch": [("worker.shuffling.partition:OwnedIntake", name) for name in ("step", "tidy")],
 }
 """Turns of each thread: calls within a turn, on its thread, are the steps."""
 
@@ -115,15 +115,15 @@ SHUFFLING = [
     Step("intake", 3, INTAKE, "committed"),
     Step("intake", 4, INTAKE, "bounds"),
     Step("intake", 5, INTAKE, "offset_since"),
-    Step("release", 1, INTAKE, "poll", each=True),
-    Step("release", 2, "worker.shuffling.partition", "permute"),
-    Step("release", 3, "worker.shuffling.partition", "split"),
-    Step("release", 4, PRODUCER, "begin_transaction"),
-    Step("release", 5, PRODUCER, "send", each=True),
-    Step("release", 6, "worker.kafka.client.quirks", "await_acknowledgements"),
-    Step("release", 7, "worker.kafka.client.quirks", "send_offsets"),
-    Step("release", 8, PRODUCER, "commit_transaction"),
-    Step("release", 9, INTAKE, "delete"),
+    Step("batch", 1, INTAKE, "poll", each=True),
+    Step("batch", 2, "worker.shuffling.partition", "permute"),
+    Step("batch", 3, "worker.shuffling.partition", "split"),
+    Step("batch", 4, PRODUCER, "begin_transaction"),
+    Step("batch", 5, PRODUCER, "send", each=True),
+    Step("batch", 6, "worker.kafka.client.quirks", "await_acknowledgements"),
+    Step("batch", 7, "worker.kafka.client.quirks", "send_offsets"),
+    Step("batch", 8, PRODUCER, "commit_transaction"),
+    Step("batch", 9, INTAKE, "delete"),
 ]
 """Steps of a shuffler, which is another process."""
 

@@ -163,8 +163,8 @@ def test_member_names_are_valid_in_kafka(name):
             "streams[colours].intake: 'colour-reports' given; it must be",
         ),
         (
-            STREAM + "release_least = 0\n",
-            "streams[colours].release_least: 0 given; allowed is 1 to 2147483647",
+            STREAM + "shuffle_batch_size = 0\n",
+            "streams[colours].shuffle_batch_size: 0 given; allowed is 1 to 2147483647",
         ),
         (
             "[shuffle]\ndeduplicate_for = '39m'" + STREAM,

@@ -1,1 +1,1 @@
-"""The intake topics: membership, reading, releases and deletion."""
+"""The intake topics: membership, reading, writing of batches, deletion."""

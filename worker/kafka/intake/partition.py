@@ -1,4 +1,4 @@
-"""Reads an intake partition, and releases uploads; implements `Intake`."""
+"""Reads an intake partition, and writes batches; implements `Intake`."""
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from worker.kafka.client import quirks, reading, topics, transactions
 from worker.kafka.client.transactions import TIMEOUT_SECONDS
 from worker.kafka.intake.group import IntakeGroup
 from worker.kafka.reports.offsets import ask
-from worker.shuffling.partition import Release
+from worker.shuffling.partition import Batch
 from worker.shuffling.uploads import Record
 
 _TIMEOUT_MS = 10_000
@@ -25,8 +25,8 @@ class KafkaIntake:
 
     Each method raises `Unavailable` or `NotOwner` if it fails; then call `close` and make a new one.
 
-    `membership`: the membership of the group when the claim began. `reports`: topic of the releases. `most_bytes`:
-    largest release. `on_undeleted`: called with the error if Kafka refuses to delete records.
+    `membership`: the membership of the group when the claim began. `reports`: topic of reports. `most_bytes`:
+    largest batch. `on_undeleted`: called with the error if Kafka refuses to delete records.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class KafkaIntake:
             transactions.connect, self._settings, self._id, name, self._most_bytes, compression="none"
         )
         self._producer = self._ask("connecting to", connect)
-        self._ask("starting to release", self._producer.init_transactions)
+        self._ask("starting to write", self._producer.init_transactions)
 
     def committed(self) -> tuple[int, str] | None:
         """Returns the group's offset and its metadata."""
@@ -98,23 +98,23 @@ class KafkaIntake:
 
     def partitions(self) -> int:
         """Returns the number of partitions of the topic of reports."""
-        return len(self._ask("releasing to", partial(self._producer.partitions_for, self._reports)))
+        return len(self._ask("writing to", partial(self._producer.partitions_for, self._reports)))
 
-    def release(self, release: Release) -> None:
+    def commit(self, batch: Batch) -> None:
         """Sends the frames and the offset in one transaction."""
-        ask("releasing to", partial(self._release, release), self._reports)
+        ask("writing to", partial(self._commit, batch), self._reports)
 
-    def _release(self, release: Release) -> None:
-        producer, stamp = self._producer, {"topic": self._reports, "timestamp_ms": release.timestamp}
+    def _commit(self, batch: Batch) -> None:
+        producer, stamp = self._producer, {"topic": self._reports, "timestamp_ms": batch.timestamp}
         # Step 4.
         producer.begin_transaction()
         # Step 5.
-        frames = ({"value": frame, "partition": partition} | stamp for partition, frame in release.frames)
+        frames = ({"value": frame, "partition": partition} | stamp for partition, frame in batch.frames)
         sent = transactions.send(producer, frames)
         # Step 6.
         quirks.await_acknowledgements(producer, sent, TIMEOUT_SECONDS)
         # Step 7.
-        offset = OffsetAndMetadata(release.offset, release.metadata, -1)
+        offset = OffsetAndMetadata(batch.offset, batch.metadata, -1)
         quirks.send_offsets(producer, {self._tp: offset}, self._membership, TIMEOUT_SECONDS)
         # Step 8.
         producer.commit_transaction()

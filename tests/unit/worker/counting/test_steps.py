@@ -30,9 +30,9 @@ COMMITTING = (Ownership.commit, Ownership.prepare, Ownership.write, Ownership.se
         ("publish", PUBLISHING, Publisher.tick),
         ("import", (Import,), Import.run),
         ("intake", (StreamShuffler, OwnedIntake.claim), OwnedIntake.claim),
-        ("release", (OwnedIntake._next, OwnedIntake.tidy, KafkaIntake), OwnedIntake.step),
+        ("batch", (OwnedIntake._next, OwnedIntake.tidy, KafkaIntake), OwnedIntake.step),
     ],
-    ids=["claim", "commit", "publish", "import", "intake", "release"],
+    ids=["claim", "commit", "publish", "import", "intake", "batch"],
 )
 def test_steps_have_the_same_numbers_in_docstring_code_and_kill_points(
     turn: str, body: tuple[Callable[..., Any], ...], first: Callable[..., Any]

@@ -12,7 +12,7 @@ from ldp import frames, wire
 from worker.counting.ports import Unavailable
 from worker.shuffling import partition
 
-UPLOADS, LEAST, PARTITIONS, MOST_REPORTS = 100_000, 50, 3, 9
+UPLOADS, BATCH, PARTITIONS, MOST_REPORTS = 100_000, 50, 3, 9
 pytestmark = pytest.mark.slow
 STREAM = ldp.Stream("s", ldp.GRR("1", domain_size=1 << 24))
 RISK = 1e-8
@@ -34,7 +34,7 @@ class Memory:
     log: list[Sent]
     position: int = 0
     kept: tuple[int, str] | None = None
-    attempts: list[partition.Release] = field(default_factory=list)
+    attempts: list[partition.Batch] = field(default_factory=list)
 
     def fence(self):
         pass
@@ -62,16 +62,16 @@ class Memory:
     def partitions(self):
         return PARTITIONS
 
-    def release(self, release):
-        if release.frames:
-            self.attempts.append(release)
+    def commit(self, batch):
+        if batch.frames:
+            self.attempts.append(batch)
             if len(self.attempts) % 2:
                 raise Unavailable("aborted")
-        self.kept = release.offset, release.metadata
+        self.kept = batch.offset, batch.metadata
 
 
 def observed(permute):
-    """Returns aborted and committed releases, (UPLOADS/LEAST, LEAST, 3): upload, partition and record of a position."""
+    """Returns aborted and committed batches, (UPLOADS/BATCH, BATCH, 3): upload, partition and record of a position."""
     rng = np.random.default_rng(0)
     order = rng.permutation(UPLOADS)
     log = [
@@ -88,7 +88,7 @@ def observed(permute):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(partition, "permute", permute)
         while memory.kept is None or memory.kept[0] < UPLOADS:
-            owner = partition.OwnedIntake(STREAM, memory, LEAST, 3_600_000, MOST_REPORTS)
+            owner = partition.OwnedIntake(STREAM, memory, BATCH, 3_600_000, MOST_REPORTS)
             owner.claim()
             try:
                 while memory.kept is None or memory.kept[0] < UPLOADS:
@@ -96,15 +96,15 @@ def observed(permute):
             except Unavailable:
                 continue
     rows = []
-    for number, release in enumerate(memory.attempts):
-        first = number // 2 * LEAST
-        assert {upload for _, frame in release.frames for upload in values(frame, where)} == set(
-            range(first, first + LEAST)
+    for number, batch in enumerate(memory.attempts):
+        first = number // 2 * BATCH
+        assert {upload for _, frame in batch.frames for upload in values(frame, where)} == set(
+            range(first, first + BATCH)
         )
         rows.append(
             [
-                (upload - first, (at - release.frames[0][0]) % PARTITIONS, record)
-                for record, (at, frame) in enumerate(release.frames)
+                (upload - first, (at - batch.frames[0][0]) % PARTITIONS, record)
+                for record, (at, frame) in enumerate(batch.frames)
                 for upload in values(frame, where)
             ]
         )
@@ -117,7 +117,7 @@ def values(frame, where):
 
 
 def chance(right, trials, probability):
-    """Returns the probability of a deviation at least as large, both sides, of dependent guesses in a release.
+    """Returns the probability of a deviation at least as large, both sides, of dependent guesses in a batch.
 
     The number of fixed points of a permutation has mean 1 and variance 1, as a Poisson variable has.
     """
@@ -132,20 +132,20 @@ def associated(upload, place):
 
 def test_no_guess_links_reports_to_uploads():
     aborted, committed = observed(partition.permute)
-    position = np.arange(LEAST)
-    upload, releases = committed[:, :, 0], len(committed)
-    assert releases == len(aborted) == UPLOADS // LEAST
+    position = np.arange(BATCH)
+    upload, batches = committed[:, :, 0], len(committed)
+    assert batches == len(aborted) == UPLOADS // BATCH
     guesses = {
-        "order": ((upload == position).sum(), UPLOADS, 1 / LEAST),
-        "reverse order": ((upload == position[::-1]).sum(), UPLOADS, 1 / LEAST),
-        "order of the aborted release": ((upload == aborted[:, :, 0]).sum(), UPLOADS, 1 / LEAST),
-        "neighbours": ((abs(np.diff(upload, axis=1)) == 1).sum(), releases * (LEAST - 1), 2 / LEAST),
+        "order": ((upload == position).sum(), UPLOADS, 1 / BATCH),
+        "reverse order": ((upload == position[::-1]).sum(), UPLOADS, 1 / BATCH),
+        "order of the aborted batch": ((upload == aborted[:, :, 0]).sum(), UPLOADS, 1 / BATCH),
+        "neighbours": ((abs(np.diff(upload, axis=1)) == 1).sum(), batches * (BATCH - 1), 2 / BATCH),
     }
     for name, guess in guesses.items():
         assert chance(*guess) > RISK, (name, guess)
-    ranks = ((upload - (LEAST - 1) / 2) * (position - (LEAST - 1) / 2)).sum(axis=1)
-    deviation = math.sqrt(((LEAST**2 - 1) / 12) ** 2 * LEAST**2 / (LEAST - 1))
-    assert 2 * stats.norm.sf(abs(ranks.sum()) / (deviation * math.sqrt(releases))) > RISK
+    ranks = ((upload - (BATCH - 1) / 2) * (position - (BATCH - 1) / 2)).sum(axis=1)
+    deviation = math.sqrt(((BATCH**2 - 1) / 12) ** 2 * BATCH**2 / (BATCH - 1))
+    assert 2 * stats.norm.sf(abs(ranks.sum()) / (deviation * math.sqrt(batches))) > RISK
     for found in (committed, aborted):
         assert associated(found[:, :, 0], found[:, :, 1]) > RISK  # partition
         assert associated(found[:, :, 0], found[:, :, 2]) > RISK  # record
@@ -153,6 +153,6 @@ def test_no_guess_links_reports_to_uploads():
 
 def test_the_order_links_all_reports_without_the_permutation():
     aborted, committed = observed(lambda reports: reports)
-    assert (committed[:, :, 0] == np.arange(LEAST)).all()
-    assert (aborted[:, :, 0] == np.arange(LEAST)).all()
+    assert (committed[:, :, 0] == np.arange(BATCH)).all()
+    assert (aborted[:, :, 0] == np.arange(BATCH)).all()
     assert associated(committed[:, :, 0], committed[:, :, 2]) < RISK

@@ -18,7 +18,7 @@ from worker.config import parse
 from worker.counting.ports import Unavailable
 from worker.counting.windows import milliseconds
 from worker.kafka.client import topics
-from worker.shuffling.partition import Release, _least_of
+from worker.shuffling.partition import Batch, _size_of
 from worker.shuffling.permuting import permute, split
 from worker.shuffling.uploads import CLOCK_STEP_MS, Classifier, RecentIds
 
@@ -120,15 +120,15 @@ def test_a_frame_fits_a_record():
 
 
 @pytest.mark.parametrize(
-    "metadata", ["", "claimed", "{}", "[]", "5", '{"least": 0}', '{"least": "5"}', '{"least": 2.5}', "null"]
+    "metadata", ["", "claimed", "{}", "[]", "5", '{"size": 0}', '{"size": "5"}', '{"size": 2.5}', "null"]
 )
 def test_other_metadata_has_no_number(metadata):
-    assert _least_of((3, metadata)) is None
+    assert _size_of((3, metadata)) is None
 
 
 def test_metadata_records_the_number():
-    assert _least_of((3, Release(3, 1000).metadata)) == 1000
-    assert _least_of(None) is None
+    assert _size_of((3, Batch(3, 1000).metadata)) == 1000
+    assert _size_of(None) is None
 
 
 def test_a_shuffler_needs_an_intake(tmp_path):
@@ -151,14 +151,14 @@ def test_the_intake_topic_has_broker_time_and_a_retention():
 
 
 def test_an_intake_that_was_created_again_is_not_claimed():
-    """Its first uploads would look released."""
+    """Its first uploads would look shuffled."""
     world = World(random.Random(0))
     world.append(bytes(16), frame_of([1]))
-    world.committed = 2, '{"least": 1}'
+    world.committed = 2, '{"size": 1}'
     owner = Owner(world, 1, calm=True)
     with pytest.raises(Unavailable, match="offset 2 is above the end 1 of the intake"):
         owner.intake.claim()
-    world.committed = 1, '{"least": 1}'
+    world.committed = 1, '{"size": 1}'
     Owner(world, 1, calm=True).intake.claim()
 
 
@@ -180,4 +180,4 @@ def test_uploads_that_retention_deletes_while_they_wait_are_forgotten():
     for _ in range(5):
         owner.intake.step()
     assert owner.intake.held == 1
-    assert world.committed == (1, '{"least": 3}')
+    assert world.committed == (1, '{"size": 3}')
