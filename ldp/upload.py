@@ -15,7 +15,7 @@ from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 _RETRY_FOR = 1800.0  # Seconds; the shuffler drops duplicates for longer
-_TIMEOUT_SECONDS = 30.0  # Of a try; the gateway's own time-outs are shorter
+_TIMEOUT_SECONDS = 30.0  # Time-out of one try; the gateway's own time-outs are shorter
 _LONGEST_PAUSE = 60.0
 
 
@@ -73,7 +73,7 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 def _try(request: Request) -> float | None:
-    """Returns None after success, else the shortest pause in seconds that the server asked for."""
+    """Returns None after success, else the least pause in seconds."""
     try:
         with build_opener(_NoRedirects).open(request, timeout=_TIMEOUT_SECONDS) as answer:
             if answer.status == 202:

@@ -21,6 +21,7 @@ from docs.generate import (
 )
 
 REFERENCE = Path(__file__).parents[1] / "reference"
+RUNBOOK = ("runbook.md", "runbook-records.md", "runbook-uploads.md")
 PAGES: dict[str, Callable[[], str]] = {
     "alerts.md": alerts.page,
     "asyncapi.json": asyncapi.page,
@@ -33,7 +34,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "errors.md": errors.page,
     "log-events.md": log_events.page,
     "metrics.md": metrics.page,
-    **{f"../operate/{name}": partial(runbook.page, name) for name in ("runbook.md", "runbook-records.md")},
+    **{f"../operate/{name}": partial(runbook.page, name) for name in RUNBOOK},
     "../../worker/config/template.toml": template.page,
     **{name: partial(failures.page, name) for name in failures.NAMES},
     "../internals/packages.md": packages.page,

@@ -10,13 +10,13 @@ SHELVES = {
     "tutorials": ("Tutorials: learn by doing", "install first-stream files-only notebook"),
     "guides": (
         "Guides: solve one task",
-        "send-reports javascript-client read-snapshots choose-a-protocol choose-a-method windows databases"
-        " spark-and-beam browsers-and-explicit-channels client-conformance poisoning",
+        "send-reports receive-reports javascript-client read-snapshots choose-a-protocol choose-a-method windows"
+        " databases spark-and-beam browsers-and-explicit-channels client-conformance poisoning",
     ),
     "operate": (
         "Operate: run it in production",
         "production-checklist deploy kubernetes redis secure capacity retention-and-backup change-a-stream"
-        " dashboards troubleshoot runbook runbook-records",
+        " dashboards troubleshoot runbook runbook-records runbook-uploads",
     ),
     "reference": (
         "Reference: look it up",

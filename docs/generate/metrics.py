@@ -12,7 +12,7 @@ _SUFFIXES = {"counter": "_total", "info": "_info"}
 def page() -> str:
     """Returns the page of the metrics."""
     rows = [("metric", "type", "labels", "description")]
-    registries = Metrics(), GatewayMetrics(int), ShuffleMetrics()
+    registries = Metrics(), GatewayMetrics([], int), ShuffleMetrics([])
     for metric in (each for registry in registries for each in vars(registry).values()):
         if isinstance(metric, Counter | Gauge | Histogram | Info):
             (family,) = metric.describe()

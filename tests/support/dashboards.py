@@ -10,6 +10,7 @@ from typing import Any
 from deploy.local import services
 from worker.observe import merged
 from worker.observe.metrics import Metrics
+from worker.observe.uploads import GatewayMetrics, ShuffleMetrics
 
 FOLDER = Path(services.__file__).parent.parent / "grafana" / "dashboards"
 DASHBOARDS: dict[str, dict[str, Any]] = {
@@ -29,7 +30,7 @@ AT_FIRST = {
 
 
 def exposed() -> set[str]:
-    """Returns the names of all series of workers and of the parent of several processes."""
+    """Returns the names of all series of workers, gateways, shufflers and of the parent of several processes."""
     parents = merged.registry(lambda: [None], lambda: [0])
     suffixes = {
         "counter": ["_total"],
@@ -37,7 +38,8 @@ def exposed() -> set[str]:
         "info": ["_info"],
         "histogram": ["_bucket", "_sum", "_count"],
     }
-    families = [*Metrics().registry.collect(), *parents.collect()]
+    registries = [Metrics().registry, parents, GatewayMetrics([], int).registry, ShuffleMetrics([]).registry]
+    families = [family for registry in registries for family in registry.collect()]
     return {family.name + suffix for family in families for suffix in suffixes[family.type]}
 
 

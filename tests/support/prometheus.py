@@ -8,8 +8,9 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -63,14 +64,22 @@ class Prometheus:
 
 @contextlib.contextmanager
 def running(
-    folder: Path, targets: Sequence[str], rules: Path, scrape: str = "1s", evaluate: str = "1s"
+    folder: Path,
+    targets: Sequence[str],
+    rules: Path,
+    scrape: str = "1s",
+    evaluate: str = "1s",
+    jobs: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Iterator[Prometheus]:
-    """Runs a Prometheus that scrapes targets as the job of the alerts."""
+    """Runs a Prometheus that scrapes targets as the workers' job, and targets of more jobs."""
     (port,) = free_ports(1)
     config = {
         "global": {"scrape_interval": scrape, "evaluation_interval": evaluate},
         "rule_files": [str(rules)],
-        "scrape_configs": [{"job_name": JOB, "static_configs": [{"targets": list(targets)}]}],
+        "scrape_configs": [
+            {"job_name": job, "static_configs": [{"targets": list(own)}]}
+            for job, own in {JOB: targets, **jobs}.items()
+        ],
     }
     file, log = folder / "prometheus.json", folder / "prometheus.log"
     file.write_text(json.dumps(config), encoding="utf-8")  # JSON is YAML

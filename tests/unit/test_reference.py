@@ -56,7 +56,7 @@ def test_every_key_of_the_template_has_a_row():
 
 
 def test_every_exported_metric_has_a_row():
-    registries = Metrics().registry, GatewayMetrics(int).registry, ShuffleMetrics().registry
+    registries = Metrics().registry, GatewayMetrics([], int).registry, ShuffleMetrics([]).registry
     exported = [
         name
         for each in registries

@@ -32,7 +32,7 @@ def test_every_line_names_an_existing_test_or_is_trusted(row):
 
 def test_every_kind_of_asset_has_its_table():
     assert re.findall(r"^## (.+)", PAGE, re.MULTILINE) == [
-        *("Actors", "Topics", "Keys in Redis", "Ports", "Files", "Processes")
+        *("Actors", "Topics", "Keys in Redis", "Ports", "Files", "Processes", "Uploads")
     ]
-    assert PAGE.count(HEADING) == 5
-    assert [int(row[0]) for row in ROWS] == list(range(1, len(ROWS) + 1)) and len(ROWS) == 36
+    assert PAGE.count(HEADING) == 6
+    assert [int(row[0]) for row in ROWS] == list(range(1, len(ROWS) + 1)) and len(ROWS) == 42

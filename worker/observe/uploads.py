@@ -1,6 +1,6 @@
 """Prometheus metrics of the gateway and of the shuffler."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, disable_created_metrics
 
@@ -9,13 +9,13 @@ class GatewayMetrics:
     """All metrics of one gateway, in a separate registry.
 
     Example:
-        >>> metrics = GatewayMetrics(lambda: 65_536)
+        >>> metrics = GatewayMetrics(["emoji"], lambda: 65_536)
         >>> metrics.uploads.labels("emoji", "accepted").inc()
         >>> metrics.registry.get_sample_value("ldp_gateway_inflight_bytes")
         65536.0
     """
 
-    def __init__(self, inflight: Callable[[], int]) -> None:
+    def __init__(self, streams: Iterable[str], inflight: Callable[[], int]) -> None:
         self.registry = _registry()
         self.uploads = Counter(
             "ldp_gateway_uploads_total",
@@ -23,6 +23,7 @@ class GatewayMetrics:
             ("stream", "outcome"),
             registry=self.registry,
         )
+        _begin(self.uploads, streams, "accepted", "rejected", "refused", "timeout", "disconnected")
         self.inflight = Gauge(
             "ldp_gateway_inflight_bytes",
             "Bytes reserved for uploads that are read or not acknowledged.",
@@ -35,13 +36,13 @@ class ShuffleMetrics:
     """All metrics of one shuffler, in a separate registry.
 
     Example:
-        >>> metrics = ShuffleMetrics()
+        >>> metrics = ShuffleMetrics(["emoji"])
         >>> metrics.held.labels("emoji", "0").set(3)
         >>> metrics.registry.get_sample_value("ldp_shuffle_held_uploads", {"stream": "emoji", "partition": "0"})
         3.0
     """
 
-    def __init__(self) -> None:
+    def __init__(self, streams: Iterable[str]) -> None:
         self.registry = _registry()
         self.uploads = Counter(
             "ldp_shuffle_uploads_total",
@@ -49,9 +50,16 @@ class ShuffleMetrics:
             ("stream", "outcome"),
             registry=self.registry,
         )
+        _begin(self.uploads, streams, "shuffled", "duplicate", "rejected", "expired")
         self.held = Gauge(
             "ldp_shuffle_held_uploads",
             "Accepted uploads of an intake partition that wait for a batch.",
+            ("stream", "partition"),
+            registry=self.registry,
+        )
+        self.oldest = Gauge(
+            "ldp_shuffle_oldest_upload_timestamp_seconds",
+            "Broker's timestamp of the first upload of an intake partition that waits for a batch; 0 if none waits.",
             ("stream", "partition"),
             registry=self.registry,
         )
@@ -61,6 +69,7 @@ class ShuffleMetrics:
             ("stream", "step"),
             registry=self.registry,
         )
+        _begin(self.errors, streams, "claim", "batch", "delete")
 
 
 def _registry() -> CollectorRegistry:
@@ -68,3 +77,10 @@ def _registry() -> CollectorRegistry:
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     return registry
+
+
+def _begin(counter: Counter, streams: Iterable[str], *values: str) -> None:
+    """Exports zeros, so that Prometheus sees the first increase."""
+    for stream in streams:
+        for value in values:
+            counter.labels(stream, value)

@@ -49,7 +49,7 @@ def run(config: Config) -> int:
     application = Application(
         streams, config.gateway, sender, lambda *labels: metrics.uploads.labels(*labels).inc()
     )
-    metrics = GatewayMetrics(lambda: application.inflight)
+    metrics = GatewayMetrics(streams, lambda: application.inflight)
     asyncio.run(_Gateway(config, application, sender, metrics).run())
     return 0
 

@@ -48,7 +48,8 @@ def run(config: Config) -> int:
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    metrics = ShuffleMetrics()
+    names = [served.stream.name for served in streams]
+    metrics = ShuffleMetrics(names)
     shufflers = [StreamShuffler(config, served, metrics, stopping) for served in streams]
     without_page = replace(config, http=config.http.model_copy(update={"page": False}))
     server = health.listen(
@@ -65,7 +66,6 @@ def run(config: Config) -> int:
     threads = [threading.Thread(target=shuffler.run, daemon=True) for shuffler in shufflers]
     for thread in threads:
         thread.start()
-    names = [served.stream.name for served in streams]
     logger.info("shuffler.started", host=config.http.host, port=server.server_port, streams=names)
     while not stopping.wait(1):
         good, facts = _healthy(shufflers)
@@ -181,7 +181,6 @@ class StreamShuffler:
             served.configured.limits.most_reports or MOST_REPORTS,
         )
         self._owned[partition] = owned, intake
-        self._metrics.held.labels(self.name, str(partition)).set(0)
         owned.claim()
         self._metrics.uploads.labels(self.name, "expired").inc(owned.expired)
         self._logger.info("intake.claimed", partition=partition, expired=owned.expired)
@@ -210,10 +209,12 @@ class StreamShuffler:
                 rejected=batch.rejected,
             )
         self._metrics.held.labels(self.name, str(partition)).set(owned.held)
+        self._metrics.oldest.labels(self.name, str(partition)).set(owned.oldest / 1000)
         owned.tidy()
 
     def _drop(self, partitions: Any) -> None:
         for partition in partitions:
             if (found := self._owned.pop(partition, None)) is not None:
                 found[1].close()
-                self._metrics.held.remove(self.name, str(partition))
+                for gauge in (self._metrics.held, self._metrics.oldest):
+                    gauge.remove(self.name, str(partition))

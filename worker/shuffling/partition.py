@@ -124,6 +124,11 @@ class OwnedIntake:
         return len(self._uploads)
 
     @property
+    def oldest(self) -> int:
+        """Timestamp in ms of the first upload that waits for a batch, or 0."""
+        return self._uploads[0].timestamp if self._uploads else 0
+
+    @property
     def claimed(self) -> bool:
         """Whether the claim is complete."""
         return self._size is not None

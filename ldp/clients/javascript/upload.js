@@ -1,7 +1,7 @@
 /** Uploads frames to a gateway over HTTP, from browsers and Node. */
 
 const RETRY_FOR = 1_800_000; // milliseconds; the shuffler drops duplicates for longer
-const TIMEOUT = 30_000; // of a try; the gateway's own time-outs are shorter
+const TIMEOUT = 30_000; // one try; the gateway's own time-outs are shorter
 const LONGEST_PAUSE = 60_000;
 
 /** The gateway refused an upload; another try would fail, too. */

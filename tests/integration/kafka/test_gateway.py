@@ -3,8 +3,6 @@
 import contextlib
 import http.client
 import itertools
-import json
-import os
 import random
 import secrets
 import signal
@@ -13,138 +11,17 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from uuid import uuid4
 
-import numpy as np
 import pytest
-from kafka import KafkaConsumer, TopicPartition
-from kafka.admin import MemberToRemove
 
-from ldp import frames, wire
 from tests.long.kills.dying import Aim
 from tests.long.kills.steps import UPLOADING
-from tests.support.harness import Forked, frozen, until
-from worker import audit, config
-from worker.kafka.client import topics
+from tests.support.harness import frozen, until
+from tests.support.harness.front import BATCH, TIMEOUT, Front
+from worker import audit
 
 pytestmark = pytest.mark.integration
-BATCH, MANY, PARTITIONS, TIMEOUT = 5, 20, 2, 2.0
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
-class Front:
-    """A gateway, a shuffler and their topics; a context manager."""
-
-    def __init__(self, kafka, folder, size=BATCH, redis_url="redis://127.0.0.1:1"):
-        self.kafka, self.folder, self.name, self.port = kafka, folder, f"s{uuid4().hex[:10]}", free_port()
-        self.toml = folder / "worker.toml"
-        self.toml.write_text(
-            f'kafka.bootstrap_servers = "{kafka}"\ngroup = "tests"\nhttp.port = 0\n'
-            f'redis.url = "{redis_url}"\nsnapshots.topic = "{self.name}-snapshots"\n'
-            f'dead_letters.topic = "{self.name}-letters"\n[gateway]\nhost = "127.0.0.1"\nport = {self.port}\n'
-            f'metrics_port = 0\ntimeout_seconds = {TIMEOUT}\n[[streams]]\nname = "{self.name}"\nprotocol = "grr"\n'
-            f'topic = "{self.name}-reports"\nintake = "{self.name}-intake"\nshuffle_batch_size = {size}\n'
-            f'epsilon = "1"\ndomain_size = {1 << 16}\n'
-        )
-        self.config = config.load(self.toml, {})
-        (self.served,) = self.config.streams
-        self.processes = {}
-
-    def __enter__(self):
-        with contextlib.ExitStack() as stack:
-            self.admin = stack.enter_context(
-                contextlib.closing(topics.connect({"bootstrap_servers": self.kafka}))
-            )
-            made = topics.create(self.admin, self.config, PARTITIONS, 1)
-            stack.callback(self.admin.delete_topics, [creation.spec.name for creation in made])
-            stack.callback(self.kill_all)
-            self.start("gateway")
-            until(lambda: self.events("gateway", "gateway.started"), "the gateway starts")
-            until(lambda: self.probe("/readyz")[0] == 200, "the gateway is ready")
-            self.closing = stack.pop_all()
-        return self
-
-    def __exit__(self, *_):
-        for name in self.processes:
-            print(f"\n--- {name}\n" + "\n".join(self.log(name).read_text().splitlines()[-30:]))
-        self.closing.close()
-
-    def kill_all(self):
-        for forked in self.processes.values():
-            forked.kill()
-            forked.wait()
-
-    def log(self, name):
-        return self.folder / f"{name}.log"
-
-    def start(self, command, aim=None):
-        """Starts a process, which dies at its aim."""
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("LDP_WORKER_")}
-        point = self.folder / f"{command}.point"
-        point.unlink(missing_ok=True)
-        if aim is not None:
-            point.write_text(json.dumps(vars(aim)))
-        options = ["--config", str(self.toml), "--point", str(point)]
-        forked = Forked.fork_server.fork(
-            "tests.long.kills.dying", options, environ, self.log(command), command
-        )
-        self.processes[command] = forked
-        return forked
-
-    def expel(self):
-        """Removes the dead shuffler, else its group waits for the session time-out."""
-        group = self.config.shuffle_group(self.name)
-        members = self.admin.describe_groups([group])[group]["members"]
-        if members:
-            self.admin.remove_group_members(
-                group, [MemberToRemove(member_id=one["member_id"]) for one in members]
-            )
-
-    def events(self, name, event):
-        lines = self.log(name).read_text().splitlines(keepends=True)
-        parsed = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}\n")]
-        return [one for one in parsed if one["event"] == event]
-
-    def ask(self, port, method, path, body=None, headers=None, seconds=30):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
-        with contextlib.closing(connection):
-            connection.request(method, path, body, headers or {})
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-
-    def probe(self, path):
-        (started, *_) = self.events("gateway", "gateway.started")
-        return self.ask(started["metrics_port"], "GET", path)
-
-    def upload(self, report, key=None, query="", **headers):
-        frame = frames.encode(
-            self.served.stream, np.array([(report,)], self.served.stream.oracle.report_dtype)
-        )
-        given = {"Content-Type": "application/octet-stream", **headers}
-        given |= {} if key is None else {"Idempotency-Key": key}
-        return self.ask(self.port, "POST", f"/v1/streams/{self.name}/reports{query}", frame, given)[0]
-
-    def records(self, topic):
-        """Returns all committed records of a topic."""
-        partitions = self.admin.describe_topics([topic])[0]["partitions"]
-        tps = [TopicPartition(topic, i) for i in range(len(partitions))]
-        consumer = KafkaConsumer(
-            bootstrap_servers=self.kafka, isolation_level="read_committed", auto_offset_reset="earliest"
-        )
-        with contextlib.closing(consumer):
-            consumer.assign(tps)
-            ends, found = consumer.end_offsets(tps), []
-            while any(consumer.position(tp) < ends[tp] for tp in tps):
-                found += [record for records in consumer.poll(200).values() for record in records]
-        return found
-
-    def shuffled(self):
-        values = [record.value[wire.HEADER_BYTES :] for record in self.records(self.served.topic)]
-        return Counter(int(report) for value in values for report in np.frombuffer(value, "<u2"))
+MANY = 20
 
 
 def test_uploads_reach_the_topic_of_reports_once_and_without_metadata(kafka, tmp_path):

@@ -6,10 +6,12 @@ import pytest
 from click.testing import CliRunner
 
 from tests.support.harness import World, dead_letters, until
+from tests.support.harness.front import BATCH, Front
 from tests.support.harness.history import history
 from tests.support.harness.rights import DOCUMENTED, LIMITED, LIMITED_PASSWORD, acl, lines
 from worker import check
 from worker.cli import cli
+from worker.kafka.client import topics
 
 pytestmark = pytest.mark.integration
 
@@ -162,6 +164,45 @@ def test_every_documented_right_is_needed(worlds, lacking):
         for words in (("watch", "--once"), ("audit",)):
             code, said = command(world, *words)
             assert (code, "TopicAuthorizationFailedError" in said) == (1, True)
+
+
+@pytest.mark.long
+def test_a_gateway_and_a_shuffler_need_the_documented_rights(secure, tmp_path):
+    """Another test shows the need of Delete."""
+    user = LIMITED[-3]
+    login = secure.client("LOGINS") | {"sasl_username": user, "sasl_password": LIMITED_PASSWORD}
+    front = Front(secure.running.kafka.address, tmp_path, login=login)
+    intake, group = front.served.intake, front.config.shuffle_group(front.name)
+    needed = {
+        f"--operation Write --topic {intake}": intake,
+        f"--operation Read --topic {intake}": intake,
+        f"--operation Read --group {group}": group,
+        f"--operation Write --topic {front.served.topic}": front.served.topic,
+        f"--operation Write --transactional-id {front.config.shuffle_id(front.name, 0)}": front.config.shuffle_id(
+            front.name, 0
+        ),
+    }
+    upload, *shuffling = [acl(line, user, {name: name}) for line, name in needed.items()]
+
+    def refusals():
+        events = [*front.events("shuffle", "intake.retry"), *front.events("shuffle", "kafka.unavailable")]
+        return sum("AuthorizationFailed" in event["error"] for event in events)
+
+    with contextlib.closing(topics.connect({"bootstrap_servers": front.kafka})) as admin:
+        admin.create_acls([upload, *shuffling])
+        with front:
+            front.start("shuffle")
+            for batches, right in enumerate(shuffling):
+                before = refusals()
+                admin.delete_acls([right])
+                for _ in range(BATCH):
+                    assert front.upload(1) == 202
+                until(lambda before=before: refusals() > before, f"a shuffler without {right}")
+                assert front.shuffled().total() == BATCH * batches
+                admin.create_acls([right])
+                until(lambda n=batches: front.shuffled().total() == BATCH * (n + 1), f"a batch with {right}")
+            admin.delete_acls([upload])
+            until(lambda: front.upload(1) == 503, "a gateway without Write")
 
 
 @pytest.mark.long

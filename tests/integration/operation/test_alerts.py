@@ -7,7 +7,9 @@ import contextlib
 import json
 import os
 import re
+import secrets
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kafka import TopicPartition
+from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.services import Services, free_ports
@@ -26,6 +28,7 @@ from tests.long.alerts.rules import alerts, groups
 from tests.long.soak.stage import before
 from tests.support import prometheus
 from tests.support.harness import EVENT_TIME, Sending, World, batches, until
+from tests.support.harness.front import BATCH, INFLIGHT, Front
 from tests.support.harness.proxy import Proxy
 from tests.support.harness.truth import support
 
@@ -33,10 +36,16 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 FASTER = 20
 """The factor by which rules are faster."""
-AGES = ("LdpSnapshotOld", "LdpLagging", "LdpWindowsHeldBack", "LdpRetrying")
-"""Alerts whose threshold is an age."""
+AGES = dict.fromkeys(("LdpSnapshotOld", "LdpLagging", "LdpWindowsHeldBack", "LdpRetrying"), FASTER)
+AGES["LdpUploadsWaiting"] = 100 * FASTER
+"""Alerts whose threshold is an age, and the factor by which the age is shorter."""
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _TIMEOUT = 120.0
+BINARY = {"Content-Type": "application/octet-stream"}
+HALF_A_REQUEST = (
+    b"POST /v1/streams/%s/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/octet-stream\r\n"
+    b"Content-Length: 2\r\n\r\nx"
+)
 
 
 def sped_up():
@@ -52,7 +61,8 @@ def sped_up():
             if "for" in rule:
                 rule["for"] = shorter(rule["for"])
             if rule.get("alert") in AGES:
-                rule["expr"] = re.sub(r"(\d+)$", lambda age: f"{int(age[1]) / FASTER:g}", rule["expr"])
+                by = AGES[rule["alert"]]
+                rule["expr"] = re.sub(r"(\d+)$", lambda age, by=by: f"{int(age[1]) / by:g}", rule["expr"])
     return {"groups": found}
 
 
@@ -111,6 +121,7 @@ class Stage:
     stack: contextlib.ExitStack
     ports: list[int] = field(default_factory=list)
     worlds: list[World] = field(default_factory=list)
+    jobs: dict[str, list[str]] = field(default_factory=dict)
     watch: Watch = field(init=False)
 
     def stream(self, name, redis_url=None, **more):
@@ -425,6 +436,63 @@ def redis_lets_nobody_in_and_is_nearly_full(stage):
     world.redis.config_set("maxmemory", 0)
 
 
+@provokes(
+    *("LdpGatewayRefusing", "LdpGatewayRejecting", "LdpShuffleDuplicates", "LdpUploadsLost"),
+    *("LdpUploadsWaiting", "LdpUploadsDown", "LdpShuffleRetrying"),
+)
+def uploads_go_wrong(stage):
+    """Fills the gateway, repeats an id, writes to the intake, and moves the shuffler's offset."""
+    (stage.folder / "front").mkdir()
+    front = stage.stack.enter_context(Front(stage.services.kafka.address, stage.folder / "front"))
+    front.start("shuffle")
+    stage.jobs |= front.jobs
+    yield
+    watch, of = stage.watch, {"stream": front.name}
+    intake, repeated = TopicPartition(front.served.intake, 0), secrets.token_hex(16)
+    producer = KafkaProducer(bootstrap_servers=front.kafka)
+    stage.stack.callback(producer.close)
+
+    def flood():
+        for _ in range(BATCH):
+            front.upload(1, repeated)
+            front.upload(1)
+            front.ask(front.port, "POST", f"/v1/streams/{front.name}/reports", b"noise", BINARY)
+        producer.send(intake.topic, b"noise", os.urandom(16), partition=0)
+        with contextlib.ExitStack() as waiting:
+            for _ in range(INFLIGHT // front.config.gateway.max_body_bytes):
+                client = waiting.enter_context(socket.create_connection(("127.0.0.1", front.port)))
+                client.sendall(HALF_A_REQUEST % front.name.encode())
+            time.sleep(0.2)
+            for number in range(100):
+                front.upload(number)
+        names = ("LdpGatewayRefusing", "LdpGatewayRejecting", "LdpShuffleDuplicates")
+        return all(watch.fires(name, **of) for name in names) and watch.fires("LdpUploadsLost", **of)
+
+    until(flood, f"all of it fires; {watch.now}", _TIMEOUT)
+    producer.close()
+    for _ in range(BATCH // 2):
+        front.upload(1)
+    for name in ("LdpGatewayRefusing", "LdpGatewayRejecting", "LdpUploadsLost"):
+        watch.resolved(name, **of)
+    watch.fired("LdpUploadsWaiting", **of)
+
+    front.processes["shuffle"].terminate()
+    watch.fired("LdpUploadsDown", job="ldp-shuffler")
+    front.expel()
+    group = KafkaConsumer(bootstrap_servers=front.kafka, group_id=front.config.shuffle_group(front.name))
+    stage.stack.callback(group.close)
+    committed = group.committed(intake)
+    group.commit({intake: OffsetAndMetadata(1 << 40, "", -1)})
+    front.start("shuffle")
+    watch.resolved("LdpUploadsDown", job="ldp-shuffler")
+    watch.fired("LdpShuffleRetrying", step="claim", **of)
+    front.processes["shuffle"].terminate()
+    front.expel()
+    group.commit({intake: OffsetAndMetadata(committed, "", -1)})
+    front.start("shuffle")
+    watch.resolved("LdpShuffleRetrying", **of)
+
+
 NOWHERE_ELSE = (
     *("LdpKeyOrHeaders", "LdpLate", "LdpDeadLettersSampled", "LdpOwnedTwice", "LdpPartitionWaiting"),
     *("LdpStartingAgain", "LdpStreamStopped"),
@@ -458,8 +526,9 @@ def test_each_alert_fires_when_it_is_provoked_and_not_before(tmp_path):
             rules = tmp_path / "rules.json"  # JSON is YAML
             rules.write_text(json.dumps(sped_up()), encoding="utf-8")
             targets = [f"127.0.0.1:{port}" for port in stage.ports]
-            scraper = stack.enter_context(prometheus.running(tmp_path, targets, rules))
-            until(lambda: scraper.values("sum(up)") == [len(targets)], "all workers are scraped")
+            scraper = stack.enter_context(prometheus.running(tmp_path, targets, rules, jobs=stage.jobs))
+            scraped = len(targets) + len(stage.jobs)
+            until(lambda: scraper.values("sum(up)") == [scraped], "all processes are scraped")
             watch = stage.watch = stack.enter_context(Watch(scraper))
             until(lambda: watch.quiet >= 64, "some time in health", 2 * _TIMEOUT)
             watch.ever.clear()

@@ -10,6 +10,7 @@ from tests.long.alerts.rules import RULES, alerts, rules
 from tests.support import prometheus
 from tests.support.dashboards import DASHBOARDS, filled, queries
 from tests.support.harness import Sending, World, until
+from tests.support.harness.front import BATCH, Front
 from tests.support.harness.proxy import Proxy
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -19,6 +20,8 @@ MAY_BE_NONE = ("Recommended method", "Alerts")
 
 
 def test_every_query_returns_data_from_real_workers(kafka, redis_url, tmp_path):
+    folder = tmp_path / "front"
+    folder.mkdir()
     queries = [{"name": f"value {v}", "values": [v]} for v in range(3)]
     store = urlsplit(redis_url)
     with (
@@ -32,14 +35,21 @@ def test_every_query_returns_data_from_real_workers(kafka, redis_url, tmp_path):
             windows=["5s"],
             retain="1m",
         ) as world,
+        Front(kafka, folder, stream=world.name) as front,
     ):
+        front.start("shuffle")
+        for report in range(2 * BATCH + 1):
+            front.upload(report)
         workers = [world.launch(None, "--processes", "2"), *world.start()]
         wanted = {
             **{name: said(name, query) for name, query in asked(world).items()},
             **{name: alert.left for name, alert in alerts().items()},
         }
         targets = [f"127.0.0.1:{worker.port()}" for worker in workers]
-        with prometheus.running(tmp_path, targets, RULES) as scraper, Sending(world) as sending:
+        with (
+            prometheus.running(tmp_path, targets, RULES, jobs=front.jobs) as scraper,
+            Sending(world) as sending,
+        ):
             sending.more()
             # something to try again: a store that is away for a moment
             proxy.refuse()

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from deploy.local import services
 
 RULES = Path(services.__file__).parent.parent / "prometheus" / "rules.yml"
-_SERIES = re.compile(r"\b(?:ldp_worker_\w+|up|[a-z_]+:\w+:\w+)\b(?:\{[^}]*\})?")
+_SERIES = re.compile(r"\b(?:ldp_(?:worker|gateway|shuffle)_\w+|up|[a-z_]+:\w+:\w+)\b(?:\{[^}]*\})?")
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,11 @@ def test_every_query_selects_one_deployment_and_one_stream() -> None:
 
 
 def test_queries_use_existing_metrics_only() -> None:
-    asked = {name for _, query in queries() for name in re.findall(r"(?:ldp_worker|process)_\w+", query)}
+    asked = {
+        name
+        for _, query in queries()
+        for name in re.findall(r"(?:ldp_(?:worker|gateway|shuffle)|process)_\w+", query)
+    }
     assert asked <= exposed() | {"process_cpu_seconds_total", "process_resident_memory_bytes"}
     # and panels show every metric of the publisher
     answers = {name for name in exposed() if re.match("ldp_worker_(snapshot|window)_", name)}

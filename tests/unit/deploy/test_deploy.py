@@ -203,7 +203,7 @@ def test_every_recorded_series_is_tested_well_named_and_used() -> None:
 
 def test_every_alert_has_a_section_in_the_runbook() -> None:
     urls = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in rules() if "alert" in rule}
-    runbook = {name: page(f"operate/{name}") for name in ("runbook", "runbook-records")}
+    runbook = {name: page(f"operate/{name}") for name in ("runbook", "runbook-records", "runbook-uploads")}
     sections = {
         alert: f"docs/operate/{name}.md#{alert.lower()}"
         for name, text in runbook.items()
@@ -225,7 +225,7 @@ def test_prometheus_scrapes_both_workers_as_the_job_of_the_alerts() -> None:
 
 def names(text: str) -> set[str]:
     """The metrics that are named, and not within the names of recorded series."""
-    return set(re.findall(r"(?<![\w:])ldp_worker_\w+(?!:)", text))
+    return set(re.findall(r"(?<![\w:])ldp_(?:worker|gateway|shuffle)_\w+(?!:)", text))
 
 
 def test_alerts_use_existing_metrics_only() -> None:
