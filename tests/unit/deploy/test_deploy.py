@@ -133,7 +133,7 @@ def test_every_image_has_the_version_of_the_tests() -> None:
 
 def test_ports_are_open_to_this_machine_only() -> None:
     ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
-    assert len(ports) == 3
+    assert len(ports) == 4
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
@@ -214,13 +214,20 @@ def test_every_alert_has_a_section_in_the_runbook() -> None:
     assert names("".join(runbook.values())) <= exposed() | histograms
 
 
-def test_prometheus_scrapes_both_workers_as_the_job_of_the_alerts() -> None:
-    (scrape,) = YAML(typ="safe").load(DEPLOY / "prometheus/prometheus.yml")["scrape_configs"]
-    assert scrape["job_name"] == prometheus.JOB
-    assert f'job="{prometheus.JOB}"' in RULES.read_text(encoding="utf-8")
-    workers = [name for name in SERVICES if name.startswith("worker-")]
-    (static,) = scrape["static_configs"]
-    assert static["targets"] == [f"{name}:{schema.Http().port}" for name in workers]
+def test_prometheus_scrapes_all_processes_as_the_jobs_of_the_alerts() -> None:
+    scraped = YAML(typ="safe").load(DEPLOY / "prometheus/prometheus.yml")["scrape_configs"]
+    targets = {one["job_name"]: one["static_configs"][0]["targets"] for one in scraped}
+    text, port = RULES.read_text(encoding="utf-8"), schema.Http().port
+    assert f'job="{prometheus.JOB}"' in text
+    assert f'job=~"{"|".join(job for job in targets if job != prometheus.JOB)}"' in text
+    assert targets == {
+        prometheus.JOB: [f"{name}:{port}" for name in SERVICES if name.startswith("worker-")],
+        "ldp-gateway": [f"gateway:{schema.Gateway().metrics_port}"],
+        "ldp-shuffler": [f"shuffler:{port}"],
+    }
+    # the image's health check asks this port
+    port_of_probes = SERVICES["gateway"]["environment"]["LDP_WORKER_HTTP__PORT"]
+    assert port_of_probes == str(schema.Gateway().metrics_port)
 
 
 def names(text: str) -> set[str]:

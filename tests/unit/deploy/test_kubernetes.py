@@ -24,6 +24,7 @@ from prometheus_client import CollectorRegistry
 from ruamel.yaml import YAML
 
 from deploy.kubernetes import rules
+from tests.long.alerts.rules import rules as alert_rules
 from tests.support import prometheus, shared
 from tests.support.docs import block, page
 from worker import cli, config
@@ -520,3 +521,74 @@ def test_prometheus_scrapes_the_job_of_the_alerts() -> None:
             assert reply.headers["Content-Type"].startswith("text/plain")
     finally:
         health.shutdown()
+
+
+# --- the gateway and the shuffler ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def uploads(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Manifest]:
+    """What the component adds to production, by kind and name."""
+    folder = tmp_path_factory.mktemp("uploads")
+    for source in (FOLDER, GRAFANA, ROOT / "deploy/prometheus"):
+        shutil.copytree(source, folder / source.name)
+    overlay = folder / "kubernetes/overlays/production"
+    file = overlay / "kustomization.yaml"
+    keda = "  - ../../components/keda\n"
+    text = file.read_text(encoding="utf-8").replace(keda, f"{keda}  - ../../components/uploads\n")
+    file.write_text(text, encoding="utf-8")
+    before = {
+        (manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in rendered("production")
+    }
+    after = {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in kustomized(overlay)}
+    assert {key: after[key] for key in before} == before
+    return {key: manifest for key, manifest in after.items() if key not in before}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_uploads_have_fields_of_their_kinds(
+    uploads: dict[tuple[str, str], Manifest], version: str
+) -> None:
+    for manifest in uploads.values():
+        validate(manifest, version)
+
+
+@pytest.mark.parametrize(("name", "command"), [("ldp-gateway", "gateway"), ("ldp-shuffler", "shuffle")])
+def test_pods_of_uploads_are_confined_as_workers(
+    uploads: dict[tuple[str, str], Manifest], name: str, command: str
+) -> None:
+    deployment = uploads["Deployment", name]["spec"]
+    pod, own = deployment["template"]["spec"], spec("production")
+    same = ("securityContext", "automountServiceAccountToken", "serviceAccountName", "initContainers")
+    assert {key: pod[key] for key in same} == {key: own[key] for key in same}
+    (container,), of_worker = pod["containers"], worker("production")
+    same = ("securityContext", "image", "startupProbe", "livenessProbe", "readinessProbe", "volumeMounts")
+    assert {key: container[key] for key in same} == {key: of_worker[key] for key in same}
+    assert pod["volumes"] == own["volumes"]
+    assert container["args"] == [command]
+    assert command in cli.cli.commands
+    labels = deployment["template"]["metadata"]["labels"]
+    assert deployment["selector"]["matchLabels"] == labels == {NAME: name}
+    (variable,) = container["env"]
+    assert variable in of_worker["env"]
+    numbers = {port["name"]: port["containerPort"] for port in container["ports"]}
+    gateway = schema.Gateway()
+    expected = (
+        {"uploads": gateway.port, "http": gateway.metrics_port} if command == "gateway" else {"http": HTTP}
+    )
+    assert numbers == expected
+    down = next(rule for rule in alert_rules() if rule.get("alert") == "LdpUploadsDown")
+    monitor = uploads["PodMonitor", "ldp-uploads"]["spec"]
+    assert monitor["jobLabel"] == NAME
+    for selected in (monitor["selector"], uploads["NetworkPolicy", "ldp-uploads"]["spec"]["podSelector"]):
+        (match,) = selected["matchExpressions"]
+        assert (match["key"], name in match["values"]) == (NAME, True)
+    assert re.search(rf'"[^"]*\b{name}\b[^"]*"', down["expr"])
+
+
+def test_uploads_reach_the_brokers_of_the_workers_only(uploads: dict[tuple[str, str], Manifest]) -> None:
+    own = uploads["NetworkPolicy", "ldp-uploads"]["spec"]["egress"]
+    redis = 6380
+    assert [rule for rule in allowed("production", "egress") if ("TCP", redis) not in ports([rule])] == own
+    (ingress,) = uploads["NetworkPolicy", "ldp-gateway"]["spec"]["ingress"]
+    assert [port["port"] for port in ingress["ports"]] == ["uploads"]
