@@ -36,10 +36,18 @@ BLOCKS = {
     "guides/javascript-client": {
         "ldp-worker document": READER,
         "import { Client": "needs a browser; tests/unit/ldp/test_javascript_budget.py uses this store in Chromium",
+        "import { upload": "needs a gateway; tests/unit/ldp/test_upload.py calls the function in Node",
         "import { confidenceFrame": "needs a browser; tests/unit/ldp/test_javascript_client.py calls both functions",
         "python -m tests.bench": BENCHMARK,
     },
     "guides/read-snapshots": {"curl": READER, "const response": READER, "ldp-worker watch": READER},
+    "guides/receive-reports": {
+        **dict.fromkeys(
+            ("[[streams]]", "ldp-worker create-topics", "curl", "import json"),
+            "tests/integration/kafka/test_gateway.py",
+        ),
+        "limit_req_zone": "is a part of the reader's configuration of nginx",
+    },
     "guides/send-reports": {".venv/bin/python -m tests.bench": BENCHMARK},
     "guides/spark-and-beam": {
         ".venv/bin/python -c": BENCHMARK,

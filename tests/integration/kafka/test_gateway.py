@@ -7,15 +7,19 @@ import random
 import secrets
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
 
 import pytest
 
 from tests.long.kills.dying import Aim
 from tests.long.kills.steps import UPLOADING
+from tests.support.docs import every_block
 from tests.support.harness import frozen, until
 from tests.support.harness.front import BATCH, TIMEOUT, Front
 from worker import audit
@@ -53,6 +57,23 @@ def test_uploads_reach_the_topic_of_reports_once_and_without_metadata(kafka, tmp
         gateway = front.processes["gateway"]
         gateway.terminate()
         assert gateway.wait(20) == 0
+
+
+def test_the_guide_uploads_and_shuffles_reports(kafka, tmp_path):
+    found = [text for _, text in every_block("guides/receive-reports")]
+    table, _, curl, python = found[:4]
+    topic = f"s{uuid4().hex[:10]}"
+    table = table.replace("colour-", f"{topic}-").replace(
+        "shuffle_batch_size = 1000", "shuffle_batch_size = 2"
+    )
+    with Front(kafka, tmp_path, table=table) as front:
+        front.start("shuffle")
+        curl, python = (text.replace("127.0.0.1:8080", f"127.0.0.1:{front.port}") for text in (curl, python))
+        subprocess.run(["bash", "-ec", curl], check=True, timeout=30)
+        subprocess.run([sys.executable, "-c", python], check=True, timeout=30)
+        until(lambda: len(front.records(front.served.topic)) == 2, "a frame for each partition")
+        first, second = (record.value for record in front.records(front.served.topic))
+        assert first[:5] == second[:5] == bytes.fromhex("019e54f8ba")
 
 
 def test_a_silent_client_is_disconnected_in_time(kafka, tmp_path):

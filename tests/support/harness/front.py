@@ -33,24 +33,25 @@ class Front:
         redis_url="redis://127.0.0.1:1",
         stream=None,
         login=MappingProxyType({}),
+        table=None,
     ):
         self.kafka, self.folder, topic = kafka, folder, f"s{uuid4().hex[:10]}"
-        self.name = stream or topic
         self.port, self.metrics_port, self.shuffle_port = free_ports(3)
         self.toml = folder / "worker.toml"
         settings = {"bootstrap_servers": kafka, **login}
+        table = table or (
+            f'[[streams]]\nname = "{stream or topic}"\nprotocol = "grr"\ntopic = "{topic}-reports"\n'
+            f'intake = "{topic}-intake"\nshuffle_batch_size = {size}\nepsilon = "1"\ndomain_size = {1 << 16}\n'
+        )
         self.toml.write_text(
             "".join(f"kafka.{key} = {json.dumps(value)}\n" for key, value in settings.items())
-            + 'group = "tests"\nhttp.port = 0\n'
-            f'redis.url = "{redis_url}"\nsnapshots.topic = "{topic}-snapshots"\n'
+            + f'group = "tests"\nhttp.port = 0\nredis.url = "{redis_url}"\nsnapshots.topic = "{topic}-snapshots"\n'
             f'dead_letters.topic = "{topic}-letters"\n[gateway]\nhost = "127.0.0.1"\nport = {self.port}\n'
-            f"metrics_port = {self.metrics_port}\ntimeout_seconds = {TIMEOUT}\n"
-            f'max_inflight_bytes = {INFLIGHT}\n[[streams]]\nname = "{self.name}"\nprotocol = "grr"\n'
-            f'topic = "{topic}-reports"\nintake = "{topic}-intake"\nshuffle_batch_size = {size}\n'
-            f'epsilon = "1"\ndomain_size = {1 << 16}\n'
+            f"metrics_port = {self.metrics_port}\ntimeout_seconds = {TIMEOUT}\nmax_inflight_bytes = {INFLIGHT}\n{table}"
         )
         self.config = config.load(self.toml, {})
         (self.served,) = self.config.streams
+        self.name = self.served.stream.name
         self.processes = {}
 
     def __enter__(self):

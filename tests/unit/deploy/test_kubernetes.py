@@ -528,7 +528,7 @@ def test_prometheus_scrapes_the_job_of_the_alerts() -> None:
 
 @pytest.fixture(scope="module")
 def uploads(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Manifest]:
-    """What the component adds to production, by kind and name."""
+    """Manifests that the component adds to production, by kind and name."""
     folder = tmp_path_factory.mktemp("uploads")
     for source in (FOLDER, GRAFANA, ROOT / "deploy/prometheus"):
         shutil.copytree(source, folder / source.name)
