@@ -20,7 +20,7 @@ from worker.config.schema import DeadLetters, File, Gateway, Http, Kafka, Redis,
 from worker.config.snapshots import refuse_absurd_snapshots
 from worker.config.streams import Served, served_from
 
-_Tls = TypeVar("_Tls", Kafka, Redis)
+_Tls = TypeVar("_Tls", Kafka, Redis, Gateway)
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
         snapshots=file.snapshots,
         rows=file.rows,
         dead_letters=file.dead_letters,
-        gateway=_with_paths(file.gateway, folder),
+        gateway=_with_tls_paths("gateway", file.gateway, folder),
         shuffle=file.shuffle,
         streams=streams,
     )
@@ -217,21 +217,10 @@ def _refuse_absurd_batch(gateway: Gateway, served: Served, key: str) -> None:
         )
 
 
-def _with_paths(table: Gateway, folder: Path) -> Gateway:
-    given = {key: getattr(table, key) for key in ("tls_certfile", "tls_keyfile")}
-    paths = {key: folder / path for key, path in given.items() if path is not None}
-    for key, path in paths.items():
-        if not path.is_file():
-            raise ConfigError(
-                f"gateway.{key}: there is no such file; a path is needed, from {folder.absolute()} on"
-            )
-    return table.model_copy(update=paths)
-
-
 def _with_tls_paths(name: str, table: _Tls, folder: Path) -> _Tls:
     paths = {}
     for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
-        if (path := getattr(table, key)) is not None:
+        if (path := getattr(table, key, None)) is not None:
             paths[key] = folder / path
             if not os.path.isfile(paths[key]):  # noqa: PTH113  # Path.is_file raises an error for some invalid paths
                 raise ConfigError(
@@ -239,7 +228,7 @@ def _with_tls_paths(name: str, table: _Tls, folder: Path) -> _Tls:
                 )
     found = table.model_copy(update=paths)
     try:
-        certificates.check(name, found.ssl_cafile, found.ssl_certfile, found.ssl_keyfile)
+        certificates.check(name, getattr(found, "ssl_cafile", None), found.ssl_certfile, found.ssl_keyfile)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     return found

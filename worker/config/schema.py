@@ -364,15 +364,15 @@ class Gateway(Table):
     """Deadline for a request's headers, for its body, and for the acknowledgement by Kafka."""
     allow_origins: Annotated[list[str], BeforeValidator(split)] = []
     """Origins of the web pages that may upload, such as `["https://app.example.org"]` (CORS)."""
-    tls_certfile: Path | None = None
+    ssl_certfile: Path | None = None
     """Path of the server's certificate. Without it, the server uses HTTP: put a TLS proxy in front of it."""
-    tls_keyfile: Path | None = None
+    ssl_keyfile: Path | None = None
     """Path of the certificate's key, which has no password."""
 
     @model_validator(mode="after")
     def _tls(self) -> Self:
-        if (self.tls_certfile is None) != (self.tls_keyfile is None):
-            raise ValueError("one of tls_certfile and tls_keyfile given; set both or neither")
+        if (self.ssl_certfile is None) != (self.ssl_keyfile is None):
+            raise ValueError("one of ssl_certfile and ssl_keyfile given; set both or neither")
         return self
 
 

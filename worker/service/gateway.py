@@ -88,8 +88,8 @@ class _Gateway:
             backlog=_BACKLOG,
             backpressure=_UNLIMITED,
             log_enabled=False,
-            ssl_cert=config.tls_certfile,
-            ssl_key=config.tls_keyfile,
+            ssl_cert=config.ssl_certfile,
+            ssl_key=config.ssl_keyfile,
         )
         serving, keeping = asyncio.create_task(server.serve()), asyncio.create_task(self._keep_producer())
         logger.info("gateway.started", host=config.host, port=config.port, metrics_port=probes.server_port)

@@ -22,23 +22,19 @@ _NEVER = -(1 << 62)
 
 
 class Record(Protocol):
-    """A record of the intake topic."""
+    """A record of the intake topic.
 
-    @property
-    def offset(self) -> int:
-        """The record's offset."""
+    Attributes:
+        offset: the record's offset.
+        timestamp: the broker's timestamp in ms.
+        key: the upload's id.
+        value: the upload's frame.
+    """
 
-    @property
-    def timestamp(self) -> int:
-        """The broker's timestamp in ms."""
-
-    @property
-    def key(self) -> bytes | None:
-        """The upload's id."""
-
-    @property
-    def value(self) -> bytes | None:
-        """The upload's frame."""
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
 
 
 @dataclass(frozen=True)

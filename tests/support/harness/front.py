@@ -5,7 +5,10 @@ import http.client
 import json
 import os
 from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -14,6 +17,7 @@ from kafka.admin import MemberToRemove
 
 from deploy.local.services import free_ports
 from ldp import frames, wire
+from tests.support.fork_server import ForkedWorker
 from tests.support.harness.processes import Forked
 from tests.support.harness.waiting import until
 from worker import config
@@ -27,14 +31,14 @@ class Front:
 
     def __init__(
         self,
-        kafka,
-        folder,
-        size=BATCH,
-        redis_url="redis://127.0.0.1:1",
-        stream=None,
-        login=MappingProxyType({}),
-        table=None,
-    ):
+        kafka: str,
+        folder: Path,
+        size: int = BATCH,
+        redis_url: str = "redis://127.0.0.1:1",
+        stream: str | None = None,
+        login: Mapping[str, str] = MappingProxyType({}),
+        table: str | None = None,
+    ) -> None:
         self.kafka, self.folder, topic = kafka, folder, f"s{uuid4().hex[:10]}"
         self.port, self.metrics_port, self.shuffle_port = free_ports(3)
         self.toml = folder / "worker.toml"
@@ -52,9 +56,9 @@ class Front:
         self.config = config.load(self.toml, {})
         (self.served,) = self.config.streams
         self.name = self.served.stream.name
-        self.processes = {}
+        self.processes = dict[str, ForkedWorker]()
 
-    def __enter__(self):
+    def __enter__(self) -> "Front":
         with contextlib.ExitStack() as stack:
             self.admin = stack.enter_context(
                 contextlib.closing(topics.connect({"bootstrap_servers": self.kafka}))
@@ -68,20 +72,20 @@ class Front:
             self.closing = stack.pop_all()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         for name in self.processes:
             print(f"\n--- {name}\n" + "\n".join(self.log(name).read_text().splitlines()[-30:]))
         self.closing.close()
 
-    def kill_all(self):
+    def kill_all(self) -> None:
         for forked in self.processes.values():
             forked.kill()
             forked.wait()
 
-    def log(self, name):
+    def log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
 
-    def start(self, command, aim=None):
+    def start(self, command: str, aim: object = None) -> ForkedWorker:
         """Starts a process, which dies at its aim."""
         environ = {name: value for name, value in os.environ.items() if not name.startswith("LDP_WORKER_")}
         environ |= {"LDP_WORKER_HTTP__PORT": str(self.shuffle_port)} if command == "shuffle" else {}
@@ -97,12 +101,12 @@ class Front:
         return forked
 
     @property
-    def jobs(self):
+    def jobs(self) -> dict[str, list[str]]:
         """Scrape targets, by job."""
         ports = {"ldp-gateway": self.metrics_port, "ldp-shuffler": self.shuffle_port}
         return {job: [f"127.0.0.1:{port}"] for job, port in ports.items()}
 
-    def expel(self):
+    def expel(self) -> None:
         """Removes the dead shuffler, else its group waits for the session time-out."""
         group = self.config.shuffle_group(self.name)
         members = self.admin.describe_groups([group])[group]["members"]
@@ -111,22 +115,30 @@ class Front:
                 group, [MemberToRemove(member_id=one["member_id"]) for one in members]
             )
 
-    def events(self, name, event):
+    def events(self, name: str, event: str) -> list[dict[str, Any]]:
         lines = self.log(name).read_text().splitlines(keepends=True)
         parsed = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}\n")]
         return [one for one in parsed if one["event"] == event]
 
-    def ask(self, port, method, path, body=None, headers=None, seconds=30):
+    def ask(
+        self,
+        port: int,
+        method: str,
+        path: str,
+        body: bytes | str | None = None,
+        headers: Mapping[str, str] | None = None,
+        seconds: float = 30,
+    ) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
         with contextlib.closing(connection):
             connection.request(method, path, body, headers or {})
             answer = connection.getresponse()
             return answer.status, answer.read()
 
-    def probe(self, path):
+    def probe(self, path: str) -> tuple[int, bytes]:
         return self.ask(self.metrics_port, "GET", path)
 
-    def upload(self, report, key=None, query="", **headers):
+    def upload(self, report: int, key: str | None = None, query: str = "", **headers: str) -> int:
         frame = frames.encode(
             self.served.stream, np.array([(report,)], self.served.stream.oracle.report_dtype)
         )
@@ -134,7 +146,7 @@ class Front:
         given |= {} if key is None else {"Idempotency-Key": key}
         return self.ask(self.port, "POST", f"/v1/streams/{self.name}/reports{query}", frame, given)[0]
 
-    def records(self, topic):
+    def records(self, topic: str) -> list[Any]:
         """Returns all committed records of a topic."""
         partitions = self.admin.describe_topics([topic])[0]["partitions"]
         tps = [TopicPartition(topic, i) for i in range(len(partitions))]
@@ -148,6 +160,6 @@ class Front:
                 found += [record for records in consumer.poll(200).values() for record in records]
         return found
 
-    def shuffled(self):
+    def shuffled(self) -> Counter[int]:
         values = [record.value[wire.HEADER_BYTES :] for record in self.records(self.served.topic)]
         return Counter(int(report) for value in values for report in np.frombuffer(value, "<u2"))

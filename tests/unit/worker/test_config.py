@@ -288,6 +288,10 @@ def test_parameters_of_a_protocol_are_passed_unchanged(protocol, own):
         ),
         ("[kafka]\nssl_cafile = 'nofile.pem'", "kafka.ssl_cafile: there is no such file; a path is needed"),
         (
+            "[gateway]\nssl_certfile = 'nofile.pem'\nssl_keyfile = 'nofile.pem'",
+            "gateway.ssl_certfile: there is no such file; a path is needed",
+        ),
+        (
             "[kafka]\nbootstrap_servers = ['localhost:abc']",
             "kafka.bootstrap_servers[0]: a text given",
         ),
