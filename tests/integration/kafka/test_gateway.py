@@ -3,14 +3,17 @@
 import contextlib
 import http.client
 import itertools
+import json
 import random
 import secrets
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
@@ -74,6 +77,16 @@ def test_the_guide_uploads_and_shuffles_reports(kafka, tmp_path):
         until(lambda: len(front.records(front.served.topic)) == 2, "a frame for each partition")
         first, second = (record.value for record in front.records(front.served.topic))
         assert first[:5] == second[:5] == bytes.fromhex("019e54f8ba")
+
+
+def test_a_gateway_with_a_certificate_uses_tls(secure, tmp_path):
+    files = {"ssl_certfile": "broker.pem", "ssl_keyfile": "broker.key"}
+    settings = {f"gateway.{key}": str(secure.certificates.path(name)) for key, name in files.items()}
+    with Front(secure.running.kafka.address, tmp_path, settings=settings) as front:
+        trusting = ssl.create_default_context(cafile=secure.certificates.path("ca.pem"))
+        url = f"https://127.0.0.1:{front.port}/v1/streams/{front.name}/document"
+        with urllib.request.urlopen(url, context=trusting, timeout=10) as answer:
+            assert json.load(answer) == front.served.stream.document()
 
 
 def test_a_silent_client_is_disconnected_in_time(kafka, tmp_path):

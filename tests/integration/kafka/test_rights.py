@@ -171,7 +171,8 @@ def test_a_gateway_and_a_shuffler_need_the_documented_rights(secure, tmp_path):
     """Another test shows the need of Delete."""
     user = LIMITED[-3]
     login = secure.client("LOGINS") | {"sasl_username": user, "sasl_password": LIMITED_PASSWORD}
-    front = Front(secure.running.kafka.address, tmp_path, login=login)
+    settings = {f"kafka.{key}": value for key, value in login.items()}
+    front = Front(secure.running.kafka.address, tmp_path, settings=settings)
     intake, group = front.served.intake, front.config.shuffle_group(front.name)
     needed = {
         f"--operation Write --topic {intake}": intake,

@@ -36,23 +36,31 @@ class Front:
         size: int = BATCH,
         redis_url: str = "redis://127.0.0.1:1",
         stream: str | None = None,
-        login: Mapping[str, str] = MappingProxyType({}),
+        settings: Mapping[str, str] = MappingProxyType({}),
         table: str | None = None,
     ) -> None:
         self.kafka, self.folder, topic = kafka, folder, f"s{uuid4().hex[:10]}"
         self.port, self.metrics_port, self.shuffle_port = free_ports(3)
         self.toml = folder / "worker.toml"
-        settings = {"bootstrap_servers": kafka, **login}
         table = table or (
             f'[[streams]]\nname = "{stream or topic}"\nprotocol = "grr"\ntopic = "{topic}-reports"\n'
             f'intake = "{topic}-intake"\nshuffle_batch_size = {size}\nepsilon = "1"\ndomain_size = {1 << 16}\n'
         )
-        self.toml.write_text(
-            "".join(f"kafka.{key} = {json.dumps(value)}\n" for key, value in settings.items())
-            + f'group = "tests"\nhttp.port = 0\nredis.url = "{redis_url}"\nsnapshots.topic = "{topic}-snapshots"\n'
-            f'dead_letters.topic = "{topic}-letters"\n[gateway]\nhost = "127.0.0.1"\nport = {self.port}\n'
-            f"metrics_port = {self.metrics_port}\ntimeout_seconds = {TIMEOUT}\nmax_inflight_bytes = {INFLIGHT}\n{table}"
-        )
+        keys = {
+            "kafka.bootstrap_servers": kafka,
+            "group": "tests",
+            "http.port": 0,
+            "redis.url": redis_url,
+            "snapshots.topic": f"{topic}-snapshots",
+            "dead_letters.topic": f"{topic}-letters",
+            "gateway.host": "127.0.0.1",
+            "gateway.port": self.port,
+            "gateway.metrics_port": self.metrics_port,
+            "gateway.timeout_seconds": TIMEOUT,
+            "gateway.max_inflight_bytes": INFLIGHT,
+            **settings,
+        }
+        self.toml.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items()) + table)
         self.config = config.load(self.toml, {})
         (self.served,) = self.config.streams
         self.name = self.served.stream.name
