@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import signal
 import time
 import urllib.request
@@ -12,15 +11,15 @@ from uuid import uuid4
 
 import numpy as np
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import MemberToRemove
+from kafka import KafkaProducer
 from kafka.errors import RetriableError
 
 import ldp
 from ldp import frames, wire
 from tests.long.kills.dying import Aim
 from tests.long.kills.steps import SHUFFLING
-from tests.support.harness import Forked, until
+from tests.support.harness import until
+from tests.support.harness.front import events, expel, records, started
 from worker import config
 from worker.kafka.client import topics
 
@@ -124,26 +123,15 @@ class Intake:
     def start(self, aim=None, size=BATCH):
         """Starts a shuffler, which dies at its aim."""
         log = self.folder / f"shuffler-{len(self.processes)}.log"
-        point = log.with_suffix(".point")
-        if aim is not None:
-            point.write_text(json.dumps(vars(aim)))
-        options = ["--config", str(self.configure(size)), "--point", str(point)]
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("LDP_WORKER_")}
-        forked = Forked.fork_server.fork("tests.long.kills.dying", options, environ, log, "shuffle")
+        forked = started("shuffle", self.configure(size), log, aim)
         self.processes.append((forked, log))
         return forked
 
     def events(self, name):
-        lines = (line for _, log in self.processes for line in log.read_text().splitlines(keepends=True))
-        parsed = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}\n")]
-        return [event for event in parsed if event["event"] == name]
+        return [event for _, log in self.processes for event in events(log, name)]
 
     def expel(self):
-        """Removes the dead members, else the group waits for their session time-out."""
-        members = self.admin.describe_groups([self.group])[self.group]["members"]
-        gone = [MemberToRemove(member_id=member["member_id"]) for member in members]
-        if gone:
-            self.admin.remove_group_members(self.group, gone)
+        expel(self.admin, self.group)
 
     # batches
 
@@ -157,20 +145,11 @@ class Intake:
 
     def shuffled(self, level="read_committed"):
         """Returns all frames on the topic of reports."""
-        tps = [TopicPartition(self.served.topic, partition) for partition in range(PARTITIONS)]
-        consumer = KafkaConsumer(
-            bootstrap_servers=self.kafka, isolation_level=level, auto_offset_reset="earliest"
-        )
-        with contextlib.closing(consumer):
-            consumer.assign(tps)
-            ends, found = consumer.end_offsets(tps), []
-            while any(consumer.position(tp) < ends[tp] for tp in tps):
-                for tp, records in consumer.poll(200).items():
-                    for record in records:
-                        assert record.key is None
-                        assert record.headers == []
-                        values = np.frombuffer(record.value[wire.HEADER_BYTES :], "<u4").tolist()
-                        found.append(Found(tp.partition, record.timestamp, tuple(values)))
+        found = []
+        for record in records(self.kafka, self.served.topic, level):
+            assert (record.key, record.headers) == (None, [])
+            values = np.frombuffer(record.value[wire.HEADER_BYTES :], "<u4").tolist()
+            found.append(Found(record.partition, record.timestamp, tuple(values)))
         return found
 
     def wait_for(self, count):

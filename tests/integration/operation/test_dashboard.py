@@ -10,7 +10,7 @@ from tests.long.alerts.rules import RULES, alerts, rules
 from tests.support import prometheus
 from tests.support.dashboards import DASHBOARDS, filled, queries
 from tests.support.harness import Sending, World, until
-from tests.support.harness.front import BATCH, Front
+from tests.support.harness.front import Front
 from tests.support.harness.proxy import Proxy
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -38,8 +38,6 @@ def test_every_query_returns_data_from_real_workers(kafka, redis_url, tmp_path):
         Front(kafka, folder, stream=world.name) as front,
     ):
         front.start("shuffle")
-        for report in range(2 * BATCH + 1):
-            front.upload(report)
         workers = [world.launch(None, "--processes", "2"), *world.start()]
         wanted = {
             **{name: said(name, query) for name, query in asked(world).items()},
@@ -58,6 +56,7 @@ def test_every_query_returns_data_from_real_workers(kafka, redis_url, tmp_path):
 
             def answers(query: str) -> list[float]:
                 world.put(b"noise")  # so that there is a rate of rejections, too
+                front.upload(0)
                 return scraper.values(query)
 
             for name, query in wanted.items():

@@ -26,6 +26,43 @@ from worker.kafka.client import topics
 BATCH, PARTITIONS, TIMEOUT, INFLIGHT = 5, 2, 2.0, 1 << 24
 
 
+def started(command: str, toml: Path, log: Path, aim: object = None, **more: str) -> ForkedWorker:
+    """Starts a process, which dies at its aim."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("LDP_WORKER_")} | more
+    point = log.with_suffix(".point")
+    point.unlink(missing_ok=True)
+    if aim is not None:
+        point.write_text(json.dumps(vars(aim)))
+    options = ["--config", str(toml), "--point", str(point)]
+    return Forked.fork_server.fork("tests.long.kills.dying", options, environ, log, command)
+
+
+def events(log: Path, event: str) -> list[dict[str, Any]]:
+    """Returns a log's events with a name."""
+    lines = log.read_text().splitlines(keepends=True)
+    parsed = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}\n")]
+    return [one for one in parsed if one["event"] == event]
+
+
+def expel(admin: Any, group: str) -> None:
+    """Removes dead members, else the group waits for their session time-out."""
+    members = admin.describe_groups([group])[group]["members"]
+    if gone := [MemberToRemove(member_id=member["member_id"]) for member in members]:
+        admin.remove_group_members(group, gone)
+
+
+def records(kafka: str, topic: str, level: str = "read_committed") -> list[Any]:
+    """Returns all records of a topic."""
+    consumer = KafkaConsumer(bootstrap_servers=kafka, isolation_level=level, auto_offset_reset="earliest")
+    with contextlib.closing(consumer):
+        tps = [TopicPartition(topic, partition) for partition in consumer.partitions_for_topic(topic)]
+        consumer.assign(tps)
+        ends, found = consumer.end_offsets(tps), []
+        while any(consumer.position(tp) < ends[tp] for tp in tps):
+            found += [record for polled in consumer.poll(200).values() for record in polled]
+    return found
+
+
 class Front:
     """A gateway, a shuffler and their topics; a context manager."""
 
@@ -95,18 +132,9 @@ class Front:
 
     def start(self, command: str, aim: object = None) -> ForkedWorker:
         """Starts a process, which dies at its aim."""
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("LDP_WORKER_")}
-        environ |= {"LDP_WORKER_HTTP__PORT": str(self.shuffle_port)} if command == "shuffle" else {}
-        point = self.folder / f"{command}.point"
-        point.unlink(missing_ok=True)
-        if aim is not None:
-            point.write_text(json.dumps(vars(aim)))
-        options = ["--config", str(self.toml), "--point", str(point)]
-        forked = Forked.fork_server.fork(
-            "tests.long.kills.dying", options, environ, self.log(command), command
-        )
-        self.processes[command] = forked
-        return forked
+        port = {"LDP_WORKER_HTTP__PORT": str(self.shuffle_port)} if command == "shuffle" else {}
+        self.processes[command] = started(command, self.toml, self.log(command), aim, **port)
+        return self.processes[command]
 
     @property
     def jobs(self) -> dict[str, list[str]]:
@@ -115,18 +143,10 @@ class Front:
         return {job: [f"127.0.0.1:{port}"] for job, port in ports.items()}
 
     def expel(self) -> None:
-        """Removes the dead shuffler, else its group waits for the session time-out."""
-        group = self.config.shuffle_group(self.name)
-        members = self.admin.describe_groups([group])[group]["members"]
-        if members:
-            self.admin.remove_group_members(
-                group, [MemberToRemove(member_id=one["member_id"]) for one in members]
-            )
+        expel(self.admin, self.config.shuffle_group(self.name))
 
     def events(self, name: str, event: str) -> list[dict[str, Any]]:
-        lines = self.log(name).read_text().splitlines(keepends=True)
-        parsed = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}\n")]
-        return [one for one in parsed if one["event"] == event]
+        return events(self.log(name), event)
 
     def ask(
         self,
@@ -155,18 +175,7 @@ class Front:
         return self.ask(self.port, "POST", f"/v1/streams/{self.name}/reports{query}", frame, given)[0]
 
     def records(self, topic: str) -> list[Any]:
-        """Returns all committed records of a topic."""
-        partitions = self.admin.describe_topics([topic])[0]["partitions"]
-        tps = [TopicPartition(topic, i) for i in range(len(partitions))]
-        consumer = KafkaConsumer(
-            bootstrap_servers=self.kafka, isolation_level="read_committed", auto_offset_reset="earliest"
-        )
-        with contextlib.closing(consumer):
-            consumer.assign(tps)
-            ends, found = consumer.end_offsets(tps), []
-            while any(consumer.position(tp) < ends[tp] for tp in tps):
-                found += [record for records in consumer.poll(200).values() for record in records]
-        return found
+        return records(self.kafka, topic)
 
     def shuffled(self) -> Counter[int]:
         values = [record.value[wire.HEADER_BYTES :] for record in self.records(self.served.topic)]
