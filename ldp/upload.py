@@ -10,7 +10,7 @@ import json
 import random
 import secrets
 import time
-from http.client import HTTPException
+from http.client import HTTPException, InvalidURL
 from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
@@ -85,6 +85,8 @@ def _try(request: Request) -> float | None:
                 after = error.headers.get("Retry-After", "")
                 return float(after) if after.isdecimal() else 0.0
             raise Refused(error.code, _reason(error)) from None
+    except InvalidURL:
+        raise
     except (OSError, HTTPException):
         return 0.0
 
