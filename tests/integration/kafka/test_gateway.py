@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import itertools
 import json
+import os
 import random
 import secrets
 import signal
@@ -16,16 +17,21 @@ import time
 import urllib.request
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
+from kafka import KafkaProducer
 
+from deploy.local.services import free_ports
 from tests.long.kills.dying import Aim
 from tests.long.kills.steps import UPLOADING
 from tests.support.docs import every_block
 from tests.support.harness import frozen, until
 from tests.support.harness.front import BATCH, TIMEOUT, Front
 from worker import audit
+from worker.kafka.intake import sender
+from worker.service import gateway
 
 pytestmark = pytest.mark.integration
 MANY = 20
@@ -57,9 +63,9 @@ def test_uploads_reach_the_topic_of_reports_once_and_without_metadata(kafka, tmp
         for topic in (front.served.topic, front.served.intake):
             places += [repr(record) for record in front.records(topic)]
         assert [place for place in places if canary in place] == []
-        gateway = front.processes["gateway"]
-        gateway.terminate()
-        assert gateway.wait(20) == 0
+        process = front.processes["gateway"]
+        process.terminate()
+        assert process.wait(20) == 0
 
 
 def test_the_guide_uploads_and_shuffles_reports(kafka, tmp_path):
@@ -130,6 +136,51 @@ def test_a_frozen_kafka_is_refused_in_time_and_recovers(own_services, tmp_path):
         front.upload(41), front.upload(42), front.upload(43), front.upload(44)
         until(lambda: sum(front.shuffled().values()) >= 45, "all uploads are shuffled")
         assert front.shuffled() == Counter(range(45))
+
+
+def test_a_stuck_producer_is_replaced(kafka, tmp_path, monkeypatch):
+    made = []
+
+    class Stuck(KafkaProducer):
+        """The first one sends nothing, expires nothing and reports nothing."""
+
+        def __init__(self, **settings):
+            super().__init__(**settings)
+            made.append(self)
+            if len(made) == 1:
+                self._sender._send_producer_data = lambda *_: time.sleep(0.05) or 50
+
+    monkeypatch.setattr(sender, "KafkaProducer", Stuck)
+    with Front(kafka, tmp_path) as front:
+        port, metrics_port = free_ports(2)
+        table = {"port": port, "metrics_port": metrics_port, "timeout_seconds": 1.0}
+        settings = replace(front.config, gateway=front.config.gateway.model_copy(update=table))
+        front.port, front.metrics_port = port, metrics_port
+
+        def ready():
+            with contextlib.suppress(ConnectionRefusedError):
+                return front.probe("/readyz")[0] == 200
+
+        def client():
+            try:
+                until(ready, "the gateway is ready")
+                statuses = [front.upload(0, secrets.token_hex(16))]
+                until(
+                    lambda: statuses.append(front.upload(1, "0" * 32)) or statuses[-1] == 202,
+                    "the gateway accepts an upload again",
+                )
+                return statuses, front.probe("/metrics")[1].decode()
+            finally:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # until the gateway handles it
+        with ThreadPoolExecutor(1) as pool:
+            answers = pool.submit(client)
+            assert gateway.run(settings) == 0
+        statuses, metrics = answers.result()
+        assert set(statuses[:-1]) == {503}
+        assert len(made) == 2
+        assert "\nldp_gateway_inflight_bytes 0.0\n" in metrics
 
 
 def test_a_gateway_killed_at_any_step_loses_and_doubles_nothing(kafka, tmp_path):
