@@ -116,13 +116,9 @@ class Classifier:
 
     def __init__(self, stream: ldp.Stream, deduplicate_for: int) -> None:
         self._stream, self.ids = stream, RecentIds(deduplicate_for)
-        self._since: int | None = None
-        self._duplicates = self._rejected = 0
-
-    @property
-    def since(self) -> int | None:
+        self.since: int | None = None
         """Timestamp of the first record after the last accepted upload, or None."""
-        return self._since
+        self._duplicates = self._rejected = 0
 
     def remember(self, records: Sequence[Record]) -> list[bool]:
         """Remembers the ids of the next records; returns which are duplicates."""
@@ -143,17 +139,17 @@ class Classifier:
         decoded = frames.decode(self._stream, b"".join(values), begins, ends)
         uploads, at = list[Upload](), 0
         for record, is_duplicate, reports in zip(records, duplicate, decoded.counts.tolist(), strict=True):
-            self._since = record.timestamp if self._since is None else self._since
+            self.since = record.timestamp if self.since is None else self.since
             if not reports:
                 self._duplicates += is_duplicate
                 self._rejected += not is_duplicate
                 continue
             found = decoded.reports[at : at + reports].copy()  # a view would keep the whole batch
             uploads.append(
-                Upload(record.offset, record.timestamp, found, self._since, self._duplicates, self._rejected)
+                Upload(record.offset, record.timestamp, found, self.since, self._duplicates, self._rejected)
             )
             at += reports
-            self._since, self._duplicates, self._rejected = None, 0, 0
+            self.since, self._duplicates, self._rejected = None, 0, 0
         return uploads
 
 
