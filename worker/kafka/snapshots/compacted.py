@@ -17,12 +17,12 @@ def of_rows(stream: str) -> bytes:
 def keys(
     consumer: Any,
     topic: str,
-    begins: bytes,
+    begins: bytes | tuple[bytes, ...],
     first: int,
     end: int,
     on_poll: Callable[[], object] = lambda: None,
 ) -> list[bytes]:
-    """Returns the sorted keys with a prefix, without deleted keys; O(records).
+    """Returns the sorted keys with one of the prefixes; O(records).
 
     It closes the consumer. Raises `KafkaError`; see `worker.kafka.client.reading.records`.
     """

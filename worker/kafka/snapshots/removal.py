@@ -16,22 +16,24 @@ from worker.kafka.snapshots.topic import PARTITION, SnapshotTopic
 def keys_of(
     admin: KafkaAdminClient, config: Config, stream: str, on_passed: OnPassed = ignore
 ) -> dict[str, list[bytes]]:
-    """Returns a stream's keys by output topic; O(records of the topics).
+    """Returns a stream's keys by output topic, with its parts; O(records).
 
     Raises `KafkaError`: the brokers do not answer, or a transaction stays open.
     """
     topic = SnapshotTopic(config.kafka.client(), config.transactional_id(stream), config.snapshots.topic)
-    begins = {config.snapshots.topic: f"{stream}/".encode()}
+    parts = tuple(f"{stream}{mark}".encode() for mark in "/@:")
+    begins = {config.snapshots.topic: (stream.encode(), parts)}
     if config.rows.topic is not None:
-        begins[config.rows.topic] = compacted.of_rows(stream)
+        rows = compacted.of_rows(stream)
+        begins[config.rows.topic] = rows, (rows,)
     return {
         name: compacted.keys(
-            topic.consumer("read_committed", start, on_passed),
+            topic.consumer("read_committed", common, on_passed),
             name,
-            start,
+            own,
             *topics.bounds(admin, name, [PARTITION])[PARTITION],
         )
-        for name, start in begins.items()
+        for name, (common, own) in begins.items()
     }
 
 
