@@ -6,6 +6,7 @@ The worker refuses a configuration or a new rule beyond a bound. Recorded docume
 from collections.abc import Collection, Mapping
 
 from ldp.oracles import Oracle
+from ldp.segments import Segments
 from worker.counting.windows import Windowing
 
 MOST_DOCUMENTS = 16
@@ -18,18 +19,6 @@ MOST_BYTES = 1 << 30
 """Maximum bytes of a partition's counts, which a claim loads at once."""
 MOST_BLOB_BYTES = 64 << 20
 """Maximum bytes of the counts of a pane and a document, with all segments."""
-
-
-def cells_of(segments: Collection[str]) -> int:
-    """Returns the maximum number of segments that a cell counts, with rests.
-
-    Example:
-        >>> cells_of([]), cells_of(["DE", "US:4.3"])  # DE, US:4.3, and the rests ~, DE:~, US:~ and US:4.3:~
-        (1, 6)
-    """
-    levels = [name.split(":") for name in segments]
-    prefixes = {":".join(level[:n]) for level in levels for n in range(1, len(level) + 1)}
-    return len({*segments}) + len(prefixes) + 1 if segments else 1
 
 
 def excess(
@@ -50,7 +39,7 @@ def excess(
         >>> import ldp
         >>> large = ldp.OUE("1", domain_size=1 << 20)
         >>> excess({"9f86d081": large}, ["9f86d081"], ["DE", "FR", "IT", "US"], None)
-        'a pane of document 9f86d081 could have 9 cells of 8,388,608 bytes; at most 67,108,864 bytes are allowed'
+        'a pane of document 9f86d081 could have 10 cells of 8,388,608 bytes; at most 67,108,864 bytes are allowed'
         >>> excess({"9f86d081": large}, [], [], None)
     """
     if len(documents) > MOST_DOCUMENTS:
@@ -62,9 +51,9 @@ def excess(
     panes = 0 if windowing is None else windowing.most_panes
     if panes * len(documents) > MOST_PANES:
         return f"{panes:,} panes of each of {len(documents)} documents; at most {MOST_PANES:,} in total are allowed"
-    total = 0
+    total, most = 0, len(Segments(segments).cells)
     for fingerprint, oracle in documents.items():
-        cells, size = cells_of(segments) if fingerprint in segmented else 1, 8 * oracle.state_size
+        cells, size = most if fingerprint in segmented else 1, 8 * oracle.state_size
         if cells * size > MOST_BLOB_BYTES:
             what = f"a pane of document {fingerprint} could have {cells} cells of {size:,} bytes"
             return f"{what}; at most {MOST_BLOB_BYTES:,} bytes are allowed"

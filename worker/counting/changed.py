@@ -34,7 +34,11 @@ def changes(stream: ldp.Stream, recorded: Mapping[str, str]) -> list[str]:
     """
     if not unnamed(recorded, stream):
         return []
-    old, new = json.loads([*recorded.values()][-1]), json.loads(stream.hashed)
+    return differences(json.loads([*recorded.values()][-1]), json.loads(stream.hashed))
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Returns one text per differing field of two sealed documents."""
     names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
     return [f"{_cut(ascii(name)[1:-1])}: {_shown(old, name)} → {_shown(new, name)}" for name in names]
 

@@ -1,7 +1,7 @@
 import pytest
 
 import ldp
-from worker.counting.bounds import MOST_BLOB_BYTES, MOST_BYTES, MOST_PANES, cells_of, excess
+from worker.counting.bounds import MOST_BLOB_BYTES, MOST_BYTES, MOST_PANES, excess
 from worker.counting.windows import Windowing
 
 SMALL = ldp.OUE("1", domain_size=1024)
@@ -32,8 +32,8 @@ def test_numbers_of_documents_segments_and_panes(number, segments, windowing, ex
 def test_bytes_of_a_blob_and_of_a_partition():
     large = ldp.OUE("1", domain_size=1 << 20)
     blob = 8 << 20
-    assert excess({"a": large}, ["a"], ["DE", "FR", "IT"], None) is None and 7 * blob <= MOST_BLOB_BYTES
-    assert "9 cells of 8,388,608 bytes" in excess({"a": large}, ["a"], ["DE", "FR", "IT", "US"], None)
+    assert excess({"a": large}, ["a"], ["DE", "FR", "IT"], None) is None and 8 * blob <= MOST_BLOB_BYTES
+    assert "10 cells of 8,388,608 bytes" in excess({"a": large}, ["a"], ["DE", "FR", "IT", "US"], None)
     assert excess({"a": large}, [], ["DE", "FR", "IT", "US"], None) is None, "no report of it has a segment"
     assert excess(documents(16, large), [], [], None) is None
     days = Windowing(("all", "6h every 1h"))
@@ -48,7 +48,3 @@ def test_bytes_of_a_blob_and_of_a_partition():
 
 def test_one_document_without_segments_keeps_the_bounds_of_windows():
     assert excess(documents(1, ldp.OUE("1", domain_size=1 << 24)), [], [], LONG) is None
-
-
-def test_cells_include_the_rest_of_each_prefix():
-    assert cells_of(["US:4.3", "US:4.2"]) == len({"US:4.3", "US:4.2", "~", "US:~", "US:4.3:~", "US:4.2:~"})
