@@ -96,6 +96,11 @@ class Fleet:
         labelled = self.documents[0].labels is not None
         object.__setattr__(self, "labels", tuple(map(str, index)) if labelled else None)
 
+    @property
+    def name(self) -> str:
+        """The name of the first document."""
+        return self.documents[0].name
+
     @cached_property
     def size(self) -> int:
         """The number of joined values."""

@@ -85,20 +85,20 @@ class Prefix:
         return ours and any(rule.offset >= self.covered.offset for rule in others[:1])
 
 
-def prefix_of(stream: ldp.Stream, topic: str, history: State) -> Prefix:
+def prefix_of(fleet: ldp.Fleet, topic: str, history: State) -> Prefix:
     """Returns counts as a valid import; raises `Refused` if they do not fit.
 
     Example:
         >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
         >>> log = (OffsetRange("reports", 0, 5, 9, max_timestamp=70),)
         >>> counted = State(stream, 3, [0, 1, 2], records=2, rejected={"json": 1}, log=log)
-        >>> state = prefix_of(stream, "reports", counted).state(start=5)
+        >>> state = prefix_of(ldp.Fleet((stream,)), "reports", counted).state(start=5)
         >>> state.offset, state.accepted, state.windows.watermark
         (9, 2, 70)
     """
-    if history.stream.document() != stream.document():
-        ours, theirs = stream.fingerprint.hex(), history.stream.fingerprint.hex()
-        raise Refused(f"the fingerprint is {theirs}; this stream has {ours}")
+    if not any(history.stream.document() == each.document() for each in fleet.documents):
+        ours, theirs = (each.fingerprint.hex() for each in fleet.documents), history.stream.fingerprint.hex()
+        raise Refused(f"the fingerprint is {theirs}; this stream has {', '.join(ours)}")
     if history.windows:
         raise Refused("the counts have windows; an import has only all-time counts")
     if len(history.log) != 1:
@@ -185,7 +185,7 @@ class Import:
     """
 
     group: str
-    stream: ldp.Stream
+    fleet: ldp.Fleet
     topic: str
     log: NonMemberLog
     store: Store
@@ -238,7 +238,7 @@ class Import:
         if self.log.topic_id() != topic or any(again[p][0] != bounds[p][0] for p in prefixes):
             raise Unavailable("Kafka: two answers on the topic's id or the starts of its logs differ")
         # Step 6.
-        found = {p: peek(self.stream, self.store, p) for p in prefixes}
+        found = {p: peek(self.fleet, self.store, p) for p in prefixes}
         self._expect_free(prefixes, lineage, starts, bounds, committed, head, found)
         for p, prefix in prefixes.items():
             if (there := found[p]) is None:
@@ -251,7 +251,7 @@ class Import:
         prefixes, names = dict[int, Prefix](), dict[int, str]()
         for name, history in histories.items():
             try:
-                prefix = prefix_of(self.stream, self.topic, history)
+                prefix = prefix_of(self.fleet, self.topic, history)
             except Refused as error:
                 raise Refused(f"{name}: {error}") from None
             partition = prefix.covered.partition
@@ -281,13 +281,13 @@ class Import:
         found: Mapping[int, Metadata | None],
     ) -> None:
         """Raises `Refused` if an import conflicts with its partition."""
-        if others := head.foreign(self.stream, lineage):
-            raise Refused(str(foreign(self.stream, head, others)))
+        if others := head.foreign(self.fleet, lineage):
+            raise Refused(str(foreign(self.fleet, head, others)))
         faults = []
         for p, prefix in prefixes.items():
             there = found[p]
             if there is not None:
-                why = _taken(self.stream, prefix, there, lineage)
+                why = _taken(self.fleet, prefix, there, lineage)
             else:
                 why = _misses(prefix, starts[p], bounds[p]) or _lost(
                     prefix, starts[p], committed.get(p), head, self.group
@@ -323,9 +323,9 @@ class Import:
 _NEVER = "an import never changes existing counts"
 
 
-def _taken(stream: ldp.Stream, prefix: Prefix, found: Metadata, lineage: str) -> str | None:
+def _taken(fleet: ldp.Fleet, prefix: Prefix, found: Metadata, lineage: str) -> str | None:
     """Returns why stored counts prevent an import, or None."""
-    if others := [*differing(found.lineage, lineage), *unnamed(layout.documents(found), stream)]:
+    if others := [*differing(found.lineage, lineage), *unnamed(layout.documents(found), fleet)]:
         return f"it has other counts ({'; '.join(others)}); {_NEVER}"
     if prefix.is_in(found):
         return None

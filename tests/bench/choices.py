@@ -100,7 +100,7 @@ def counting(stream: ldp.Stream, choice: Choice) -> Callable[[], None]:
     arena = Arena()
 
     def count() -> None:
-        state = PartitionState.fresh(stream, start=0)
+        state = PartitionState.fresh(ldp.Fleet((stream,)), start=0)
         reader = Reader(fetched, 0, [], [(0, None)])
         while (chunk := reader.read(arena)) is not None:
             state.apply(Batch(0, state.offset, chunk.end, chunk.columns, chunk.unreadable))

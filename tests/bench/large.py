@@ -217,7 +217,7 @@ class Counter:
     """Counts the same records again and again, as a worker does."""
 
     def __init__(self, stream: ldp.Stream, reports: npt.NDArray[np.void]) -> None:
-        self._stream, self._state = stream, PartitionState.fresh(stream, 0)
+        self._stream, self._state = stream, PartitionState.fresh(ldp.Fleet((stream,)), 0)
         values = [frames.encode(stream, reports[i : i + 1]) for i in range(NATURAL)]
         self._columns = Columns.of(range(NATURAL), [1_700_000_000_000] * NATURAL, values)
 

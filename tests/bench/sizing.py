@@ -146,7 +146,7 @@ class Stored:
         self.held = [self._begin(partition) for partition in range(point.partitions)]
 
     def _begin(self, partition: int) -> Metadata:
-        state = PartitionState.fresh(self.stream, 0)
+        state = PartitionState.fresh(ldp.Fleet((self.stream,)), 0)
         claimed = self.store.claim(partition, None, layout.initial(self.lineage, state))
         assert claimed is not None
         return claimed.metadata
@@ -159,7 +159,7 @@ class Stored:
 
     def dumped(self, partition: int, changed: int) -> tuple[Metadata, dict[str, bytes]]:
         """A partition's next commit, in which this many of its cells changed."""
-        state = PartitionState.fresh(self.stream, 0)
+        state = PartitionState.fresh(ldp.Fleet((self.stream,)), 0)
         state.offset = state.accepted = self.held[partition].offset + self.point.reports
         state.windows.watermark = 1_764_000_000_000
         state.cells = {cell: {"": Cell(self.point.reports, self.state)} for cell in self.cells}
@@ -181,7 +181,7 @@ class Stored:
 
     def read(self) -> stored_cut.StoredCut:
         partitions = range(self.point.partitions)
-        return stored_cut.read(self.stream, self.store, partitions, lambda _: [], lambda: None)
+        return stored_cut.read(ldp.Fleet((self.stream,)), self.store, partitions, lambda _: [], lambda: None)
 
 
 def stored(client: "redis.Redis") -> Iterator[tuple[str, Point, float, float]]:
@@ -260,7 +260,9 @@ def publishing(line: Connection, redis_url: str, kafka: str, stream: ldp.Stream,
     events = cast(Events, Silence())
     group = Group(lambda: range(partitions), lambda _: [], lambda: 1)
     recommender = Recommender(stream, (), events)
-    publisher = Publisher(stream, Content(), store, snapshot_producer, group, recommender, events)
+    publisher = Publisher(
+        ldp.Fleet((stream,)), Content(), store, snapshot_producer, group, recommender, events
+    )
     line.send(None)
     with closing(snapshot_producer):
         while line.recv():

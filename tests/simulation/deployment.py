@@ -556,7 +556,7 @@ class Worker(Process):
         self.progress = Progress(clock)
         self.ownership = Ownership(
             group_name,
-            stream,
+            ldp.Fleet((stream,)),
             configured,
             self.log,
             store,
@@ -568,7 +568,7 @@ class Worker(Process):
         )
         group = KafkaGroup(lambda: broker.Administrator(world, deployment.group, topic), group_name, topic)
         self.publisher = Publisher(
-            stream,
+            ldp.Fleet((stream,)),
             Content(
                 methods=("base",),  # other methods would only take time here
                 idle_timeout=deployment.idle_timeout,

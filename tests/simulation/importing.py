@@ -10,6 +10,7 @@ import numpy as np
 from kafka import OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 
+import ldp
 from ldp.offset_range import OffsetRange
 from ldp.state import State
 from tests.simulation import snapshots
@@ -61,7 +62,9 @@ class Importer(Process):
         store = RedisStore(cast(Any, Client(deployment.server, self)), stream.name)
         heads = snapshots.Topic(world.snapshots, f"ldp-{stream.name}")
         snapshot_producer = KafkaSnapshotProducer(heads, stream, world.clock, world.sleep)
-        self._import = Import(deployment.group_name, stream, topic, log, store, snapshot_producer)
+        self._import = Import(
+            deployment.group_name, ldp.Fleet((stream,)), topic, log, store, snapshot_producer
+        )
         world.start(self, "import", lambda: self._run(found))
 
     def _run(self, found: Mapping[str, State]) -> None:

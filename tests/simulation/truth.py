@@ -8,6 +8,7 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import ldp
 from tests.simulation.broker import Partition
 from tests.simulation.increments import Counts, Increments
 from tests.simulation.recount import (
@@ -322,7 +323,7 @@ class Truth:
             metadata = layout.parse(layout.decoded(fields), key)
             keys = {cell: layout.cell_key(stream.name, partition, cell).encode() for cell in metadata.blobs}
             blobs = {cell: server.live(key) for cell, key in keys.items()}
-            state = None if None in blobs.values() else layout.load(stream, metadata, blobs)
+            state = None if None in blobs.values() else layout.load(ldp.Fleet((stream,)), metadata, blobs)
         except StateLost:
             state = None
         if state is None:

@@ -27,6 +27,6 @@ def naming(stream: ldp.Stream, rules: Sequence[Rule]) -> list[Rule]:
 
 def ruled(stream: ldp.Stream, rules: Sequence[Rule], start: int = 0) -> PartitionState:
     """Returns an empty state with rules."""
-    state = PartitionState.fresh(stream, start)
+    state = PartitionState.fresh(ldp.Fleet((stream,)), start)
     state.set_rules(naming(stream, rules))
     return state

@@ -29,7 +29,7 @@ def verify(
     head. Raises `AuditError` if the topic is missing, the protocol is unknown, or reading makes no progress. Raises
     `KafkaError` or `RedisError` if Kafka or Redis does not respond.
     """
-    name, document = served.stream.name, served.stream.document()
+    name, document = served.name, served.stream.document()
     with (
         reading.connect_kafka(config) as consumer,
         reading.connect_kafka(config) as log,
@@ -78,7 +78,7 @@ def _read_published(
     consumer: Any, served: Served, config: Config, on_passed: Callable[[str], object]
 ) -> tuple[Mapping[str, Any], Published, str | None, str | None]:
     """Returns (head, snapshots, difference in snapshots, difference in rows)."""
-    name, document, passed = served.stream.name, served.stream.document(), dict[str, None]()
+    name, document, passed = served.name, served.stream.document(), dict[str, None]()
     head, at = reading.newest_head(consumer, config.snapshots.topic, name)
     begin = 0 if _has_windows(head) or served.configured.limits.windowing else at
 

@@ -32,9 +32,7 @@ def findings(config: Config, on_waiting: Callable[[str], object] = lambda _: Non
 def assess_streams(config: Config) -> list[Finding]:
     """Returns a warning for each probable mistake in a stream's document."""
     return [
-        Finding(
-            Level.WARNING, f"stream {served.stream.name}", text, "change the stream before devices report"
-        )
+        Finding(Level.WARNING, f"stream {served.name}", text, "change the stream before devices report")
         for served in config.streams
         for text in served.stream.warnings
     ]
@@ -49,7 +47,7 @@ def assess_privacy(config: Config) -> list[Finding]:
     found = []
     for served in config.streams:
         subject, losses = (
-            f"privacy of {served.stream.name}",
+            f"privacy of {served.name}",
             summary(served.stream.oracle, served.stream.privacy, fewest),
         )
         lines = [f"{line}: {as_text(losses['operator'][key])}" for key, line in LINES.items()]
@@ -65,7 +63,7 @@ def assess_privacy(config: Config) -> list[Finding]:
 
 def _summary(config: Config) -> str:
     streams = ", ".join(
-        f"{s.stream.name} ({s.stream.oracle.name}, {s.stream.oracle.promise}, d = {s.stream.oracle.domain_size})"
+        f"{s.name} ({s.stream.oracle.name}, {s.stream.oracle.promise}, d = {s.stream.oracle.domain_size})"
         for s in config.streams
     )
     return f"read; group {config.group}, serving {streams}"

@@ -28,15 +28,15 @@ def assess_counts(
     `fields` maps each partition with counts to its metadata, or to the error from reading it.
     """
     topic, log = cluster.topics[served.topic], cluster.logs[served.topic]
-    subject = f"counts of {served.stream.name}"
-    now = lineage_of(config.consumer_group(served.stream.name), topic.topic_id)
+    subject = f"counts of {served.name}"
+    now = lineage_of(config.consumer_group(served.name), topic.topic_id)
     found: dict[Fault, list[str]] = {}
     for partition in range(topic.partitions):
         metadata = fields.get(partition)
         offset_metadata = cluster.offset_metadata[served.topic].get(partition, CLAIMED)
         fault = _fault_of_counts(metadata, offset_metadata, head, partition, log[partition], now, served)
         counted = cluster.counted.get(served.topic, {}).get(partition, 0)
-        fault = fault or _behind(metadata, layout.meta_key(served.stream.name, partition), counted)
+        fault = fault or _behind(metadata, layout.meta_key(served.name, partition), counted)
         if fault is not None:
             found.setdefault(fault, []).append(str(partition))
     if found:
@@ -88,7 +88,7 @@ def _fault_of_counts(
         text = f"they have {version}: a newer version of ldp-worker wrote them"
         return Level.ERROR, text, "run that version or a newer one, which continues with them"
     try:
-        metadata = layout.parse(fields, layout.meta_key(served.stream.name, partition))
+        metadata = layout.parse(fields, layout.meta_key(served.name, partition))
         recorded, gaps, documents = (
             layout.recorded(metadata),
             layout.gaps(metadata),
@@ -97,9 +97,9 @@ def _fault_of_counts(
     except StateLost as error:
         return Level.ERROR, str(error), anew
     first, end = log
-    if others := [*differing(metadata.lineage, lineage), *unnamed(documents, served.stream)]:
-        what = "; ".join([*changes(served.stream, documents), *others])
-        return Level.ERROR, f"they belong to other counts: {what}", remedy(served.stream, documents)
+    if others := [*differing(metadata.lineage, lineage), *unnamed(documents, served.fleet)]:
+        what = "; ".join([*changes(served.fleet, documents), *others])
+        return Level.ERROR, f"they belong to other counts: {what}", remedy(served.fleet, documents)
     if metadata.offset > end:
         text = f"they reach offset {metadata.offset}, but the log ends at {end}: it was truncated"
         return Level.ERROR, text, anew

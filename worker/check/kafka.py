@@ -46,7 +46,7 @@ def look(
                 for served in config.streams:
                     try:
                         head = cluster.head(config, served, lambda one: passed.update({one: None}))
-                        heads[served.stream.name] = head
+                        heads[served.name] = head
                     except (StateLost, Unavailable) as error:
                         findings.append(_unread(served, error))
                     else:
@@ -130,19 +130,19 @@ def _unread(served: Served, error: StateLost | Unavailable) -> Finding:
     closed = "AuthorizationFailed" in str(error)
     level = Level.WARNING if isinstance(error, Unavailable) and not closed else Level.ERROR
     hint = error.remedy if isinstance(error, Unavailable) and closed else "run check again"
-    return Finding(level, f"snapshots of {served.stream.name}", str(error), hint)
+    return Finding(level, f"snapshots of {served.name}", str(error), hint)
 
 
 def assess_head(config: Config, served: Served, topic: Topic | None, head: Head) -> Finding:
     """Assesses whether workers can continue a stream from its newest head."""
-    subject = f"snapshots of {served.stream.name}"
+    subject = f"snapshots of {served.name}"
     if not head.sequence:
         return Finding(Level.OK, subject, "none yet")
     text = f"the newest is number {head.sequence}"
     topic_id = head.lineage.get("topic_id", "") if topic is None else topic.topic_id
-    lineage = lineage_of(config.consumer_group(served.stream.name), topic_id)
-    if differing := head.foreign(served.stream, lineage):
-        what, hint = others_of(served.stream, head, differing)
+    lineage = lineage_of(config.consumer_group(served.name), topic_id)
+    if differing := head.foreign(served.fleet, lineage):
+        what, hint = others_of(served.fleet, head, differing)
         text += f", which has other counts than this configuration: {what}"
         return Finding(Level.ERROR, subject, text, hint)
     if head.uncounted:
@@ -158,7 +158,7 @@ def _reports(config: Config, served: Served, topic: Topic) -> list[Finding]:
         newest = newest_reports(config, served)
     except BrokerError as error:
         text = f"the newest records of topic {served.topic} cannot be read: {error}"
-        return [Finding(Level.WARNING, f"reports of {served.stream.name}", text, "run check again")]
+        return [Finding(Level.WARNING, f"reports of {served.name}", text, "run check again")]
     found = [assess_reports(served, newest)]
     if newest.with_key_or_headers:
         found.append(assess_with_key_or_headers(served, newest.with_key_or_headers, newest.records))
@@ -169,7 +169,7 @@ def assess_with_key_or_headers(served: Served, records: int, looked_at: int) -> 
     """Assesses records with a key or headers, which may identify users."""
     return Finding(
         Level.WARNING,
-        f"keys of {served.stream.name}",
+        f"keys of {served.name}",
         f"{records:,} of the newest {looked_at:,} records have a key or headers, which every reader of the topic sees:"
         " they can link a report to a device or a session",
         "let producers send neither, and look for instrumentation that adds a traceparent header; random keys are"
@@ -179,7 +179,7 @@ def assess_with_key_or_headers(served: Served, records: int, looked_at: int) -> 
 
 def assess_reports(served: Served, newest: NewestReports) -> Finding:
     """Assesses whether clients send valid reports of the stream."""
-    name = served.stream.name
+    name = served.name
     subject, text = f"reports of {name}", f"fingerprint {served.stream.fingerprint.hex()}"
     reasons, records = newest.reasons, newest.records
     if not reasons:

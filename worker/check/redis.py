@@ -214,7 +214,7 @@ def assess_blobs(config: Config, limit: int) -> list[Finding]:
         if size > limit:
             text = f"a partition's counts can have {size} bytes, but proto-max-bulk-len is {limit}: Redis refuses them"
             hint = f"set proto-max-bulk-len {size} or more, or use a smaller domain or another protocol"
-            findings.append(Finding(Level.ERROR, f"counts of {served.stream.name}", text, hint))
+            findings.append(Finding(Level.ERROR, f"counts of {served.name}", text, hint))
     return findings
 
 
@@ -268,20 +268,20 @@ def _assess_state(
         yield assess_memory(config, cluster.topics, info)
     for served in known:
         fields = _metadata(client, served, cluster.topics[served.topic].partitions)
-        yield from assess_counts(config, served, cluster, fields, heads.get(served.stream.name, Head()))
+        yield from assess_counts(config, served, cluster, fields, heads.get(served.name, Head()))
 
 
 def _metadata(client: Client, served: Served, partitions: int) -> dict[int, dict[str, str] | StateLost]:
     """Returns metadata by partition; `StateLost` for a key of another type."""
     pipeline = client.pipeline(transaction=False)
     for partition in range(partitions):
-        pipeline.hgetall(layout.meta_key(served.stream.name, partition))
+        pipeline.hgetall(layout.meta_key(served.name, partition))
     found = dict[int, dict[str, str] | StateLost]()
     for partition, reply in enumerate(pipeline.execute(raise_on_error=False)):
         if isinstance(reply, Exception):
             if "WRONGTYPE" not in str(reply):
                 raise reply
-            key = layout.meta_key(served.stream.name, partition)
+            key = layout.meta_key(served.name, partition)
             found[partition] = StateLost(f"key {key} in Redis has another type than the worker wrote")
         elif reply:
             found[partition] = layout.decoded(reply)

@@ -33,7 +33,7 @@ def assess_windows(config: Config, there: Mapping[str, Topic], memory: int) -> l
                 f"; a report that is late for its {duration(windowing.pane)} is late for the longer windows, too, as"
                 " they share its panes"
             )
-        findings.append(Finding(Level.OK, f"windows of {served.stream.name}", text))
+        findings.append(Finding(Level.OK, f"windows of {served.name}", text))
         # panes in an owner of all partitions, and the publisher's copies of panes and snapshot
         need += 2 * topic.partitions * found.partition_bytes + most.size
     if need > memory:

@@ -54,7 +54,7 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
         return _code([verdict])
     verdicts = []
     for served in config.streams:
-        verdicts.append(verdict := _verdict(config, served, f"{served.stream.name}: "))
+        verdicts.append(verdict := _verdict(config, served, f"{served.name}: "))
         if verdict is not None and not as_json:
             echo(f"{verdict.stream}: {outcome(verdict)}")
     if as_json:
@@ -69,7 +69,7 @@ def _verdict(config: "Config", served: "Served", prefix: str = "") -> "StreamVer
 
     try:
         reach(config, served.topic)
-        with bar(f"recounting {served.stream.name}", "offsets") as move:
+        with bar(f"recounting {served.name}", "offsets") as move:
             return verify(served, config, move, complain_of)
     except (AuditError, TopicError) as error:
         complain(f"{prefix}{error}")

@@ -22,5 +22,5 @@ def document(config: "Config", stream: str | None) -> int:
     """  # noqa: D301
     served = config.served(stream)
     echo_json(json.dumps(served.stream.document(), ensure_ascii=False))
-    complain(f"stream {served.stream.name}, fingerprint {served.stream.fingerprint.hex()}")
+    complain(f"stream {served.name}, fingerprint {served.stream.fingerprint.hex()}")
     return 0

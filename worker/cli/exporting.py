@@ -65,7 +65,7 @@ def _export(config: "Config", there: "Config", name: str, folder: Path) -> None:
         raise Refused(f"partition {', '.join(map(str, behind))}: the mirror has another newest record")
     with connect(config.redis) as client:
         found = stored_cut.read(
-            served.stream, RedisStore(client, name), [*ends[0]], lambda _: (), lambda: None
+            served.fleet, RedisStore(client, name), [*ends[0]], lambda _: (), lambda: None
         )
     histories = {
         p: mirrored(served.stream, p, found.states.get(p), end, other.topic, ends[1][p])

@@ -71,7 +71,7 @@ def _import(config: "Config", name: str, files: tuple[Path, ...]) -> None:
         connect(config.redis) as client,
     ):
         store, snapshot_producer = RedisStore(client, name), KafkaSnapshotProducer(snapshots, served.stream)
-        Import(group, served.stream, served.topic, log, store, snapshot_producer).run(histories, _show)
+        Import(group, served.fleet, served.topic, log, store, snapshot_producer).run(histories, _show)
 
 
 def _show(prefix: "Prefix", before: bool) -> None:

@@ -88,13 +88,13 @@ def watch(
         _checked_methods(methods, applicable(served.stream.oracle.domain_size, config.snapshots.methods))
         shown = tuple(m for m in (METHODS if every else methods or table.METHODS) if m != "base")
         reach(config, config.snapshots.topic)
-        with SnapshotReader(config, served.stream.name, window, begin, complain_of) as reader:
+        with SnapshotReader(config, served.name, window, begin, complain_of) as reader:
             if listed:
                 return _list(reader, timeout, as_json)
             began = time.monotonic()
             if not read_all([reader], timeout) and once:
                 return 1
-            missing = none_there(served.stream.name, window, begin)
+            missing = none_there(served.name, window, begin)
             if not reader.is_there:
                 complain(f"{missing}; waiting for it")
             wait = max(0.0, timeout + began - time.monotonic()) if once else None

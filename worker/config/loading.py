@@ -78,7 +78,7 @@ class Config:
 
         Raises ConfigError unless there is exactly one such stream.
         """
-        names = [served.stream.name for served in self.streams]
+        names = [served.name for served in self.streams]
         if name is None:
             if len(names) > 1:
                 raise ConfigError(

@@ -40,9 +40,7 @@ def slots_of(table: Rows, served: Served) -> Slots | None:
         return None
     d = served.stream.oracle.domain_size
     if not (methods := applicable(d, table.methods)):
-        raise ConfigError(
-            f"rows.methods: {one_value(table.methods)}; stream {served.stream.name} has one value"
-        )
+        raise ConfigError(f"rows.methods: {one_value(table.methods)}; stream {served.name} has one value")
     return slots(methods, TOP, served.queries, d)
 
 
@@ -51,7 +49,7 @@ def row_cost(places: Slots, served: Served) -> RowCost:
 
     Example:
         >>> import ldp
-        >>> served = Served(ldp.Stream("s", ldp.GRR(epsilon="1", domain_size=1024)), "reports")
+        >>> served = Served(ldp.Fleet((ldp.Stream("s", ldp.GRR(epsilon="1", domain_size=1024)),)), "reports")
         >>> row_cost(Slots(("base", "norm-sub"), {"": 100}), served)
         RowCost(window=200, snapshot=200, topic=200)
     """

@@ -30,7 +30,7 @@ def snapshot_cost(table: Snapshots, served: Served) -> SnapshotCost:
 
     Example:
         >>> import ldp
-        >>> served = Served(ldp.Stream("s", ldp.GRR(epsilon="1", domain_size=10**6)), "reports")
+        >>> served = Served(ldp.Fleet((ldp.Stream("s", ldp.GRR(epsilon="1", domain_size=10**6)),)), "reports")
         >>> snapshot_cost(Snapshots(), served)
         SnapshotCost(windows=1, size=64000000)
     """
@@ -44,7 +44,7 @@ def most_kept(served: Served) -> int:
 
     Example:
         >>> import ldp
-        >>> most_kept(Served(ldp.Stream("s", ldp.GRR(epsilon="1", domain_size=10**6)), "reports"))
+        >>> most_kept(Served(ldp.Fleet((ldp.Stream("s", ldp.GRR(epsilon="1", domain_size=10**6)),)), "reports"))
         323108864
     """
     stream = served.stream

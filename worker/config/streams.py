@@ -24,13 +24,14 @@ class Served:
     """A stream with its topic and settings.
 
     Attributes:
+        fleet: the documents, newest first.
         idle_timeout: seconds without a later report after which a partition is idle.
         retain: milliseconds that a final window stays on the snapshot topic; None to keep it forever.
         intake: topic of the uploads; None without uploads.
         shuffle_batch_size: number of uploads in a batch of the shuffler.
     """
 
-    stream: ldp.Stream
+    fleet: ldp.Fleet
     topic: str
     queries: tuple[ldp.query.Query, ...] = ()
     configured: RequestedRule = RequestedRule()  # noqa: RUF009  # frozen
@@ -40,6 +41,16 @@ class Served:
     late_dead_letters: bool = False
     intake: str | None = None
     shuffle_batch_size: int = 1000
+
+    @property
+    def name(self) -> str:
+        """The name of the stream."""
+        return self.fleet.name
+
+    @property
+    def stream(self) -> ldp.Stream:
+        """The newest document, which new clients hold."""
+        return self.fleet.documents[0]
 
     @property
     def cost(self) -> Cost | None:
@@ -75,7 +86,7 @@ def served_from(
         table.most_reports, True, max_batch_bytes, windowing, fewest_new if fewest_new > 1 else 0
     )
     served = Served(
-        stream,
+        ldp.Fleet((stream,)),
         table.topic,
         queries,
         RequestedRule(table.revision, limits),

@@ -17,11 +17,11 @@ _LONGEST = 60
 """Maximum length of a printed value, because a head can contain any value."""
 
 
-def changes(stream: ldp.Stream, recorded: Mapping[str, str]) -> list[str]:
-    """Returns the changed fields of a stream's document, one text per field.
+def changes(fleet: ldp.Fleet, recorded: Mapping[str, str]) -> list[str]:
+    """Returns the changed fields of the newest document, one text per field.
 
     Args:
-        stream: the configured stream.
+        fleet: the configured documents, newest first.
         recorded: fingerprint -> sealed document (`worker.counting.documents`).
 
     Returns:
@@ -29,12 +29,12 @@ def changes(stream: ldp.Stream, recorded: Mapping[str, str]) -> list[str]:
 
     Example:
         >>> before, now = ldp.Stream("s", ldp.GRR("1", 3)), ldp.Stream("s", ldp.GRR("1/2", 3), ["a", "b", "c"])
-        >>> changes(now, {before.fingerprint.hex(): before.hashed.decode()})
+        >>> changes(ldp.Fleet((now,)), {before.fingerprint.hex(): before.hashed.decode()})
         ['epsilon: "1" → "1/2"', 'labels: none → SHA-256 fa1844c2…']
     """
-    if not unnamed(recorded, stream):
+    if not unnamed(recorded, fleet):
         return []
-    return differences(json.loads([*recorded.values()][-1]), json.loads(stream.hashed))
+    return differences(json.loads([*recorded.values()][-1]), json.loads(fleet.documents[0].hashed))
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
@@ -43,9 +43,9 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     return [f"{_cut(ascii(name)[1:-1])}: {_shown(old, name)} → {_shown(new, name)}" for name in names]
 
 
-def remedy(stream: ldp.Stream, recorded: Mapping[str, str]) -> str:
+def remedy(fleet: ldp.Fleet, recorded: Mapping[str, str]) -> str:
     """Returns the remedy for counts of another lineage with these documents."""
-    if unnamed(recorded, stream):
+    if unnamed(recorded, fleet):
         return _NEW_TOPIC
     return f"undo the change of the configuration, or {NEW_NAME}"
 

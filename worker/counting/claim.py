@@ -46,44 +46,44 @@ from worker.counting.ports import CLAIMED, COUNTED, Metadata, NewerState, StateL
 from worker.counting.rules import Older, RequestedRule, Rule
 
 
-def lost(stream: ldp.Stream, partition: int, why: str, more: str = "") -> StateLost:
+def lost(fleet: ldp.Fleet, partition: int, why: str, more: str = "") -> StateLost:
     """Returns the error for lost counts of a partition."""
     return StateLost(
-        f"stream {stream.name!r}, partition {partition}: {why}. Continuing would lose or mix counts.",
+        f"stream {fleet.name!r}, partition {partition}: {why}. Continuing would lose or mix counts.",
         f"undo any change of the configuration, restore Redis, or {NEW_NAME}{more}",
     )
 
 
-def demand_ours(stream: ldp.Stream, partition: int, metadata: Metadata, lineage: str) -> None:
+def demand_ours(fleet: ldp.Fleet, partition: int, metadata: Metadata, lineage: str) -> None:
     """Raises StateLost for counts of another lineage or of other documents."""
     try:
         recorded = layout.documents(metadata)
     except StateLost as error:
-        raise unreadable(stream, partition, error) from None
-    if others := [*differing(metadata.lineage, lineage), *unnamed(recorded, stream)]:
-        what = "; ".join([*changes(stream, recorded), *others])
+        raise unreadable(fleet, partition, error) from None
+    if others := [*differing(metadata.lineage, lineage), *unnamed(recorded, fleet)]:
+        what = "; ".join([*changes(fleet, recorded), *others])
         raise StateLost(
-            f"stream {stream.name!r}, partition {partition}: Redis has counts of another history: {what}."
+            f"stream {fleet.name!r}, partition {partition}: Redis has counts of another history: {what}."
             " Continuing would mix counts.",
-            remedy(stream, recorded),
+            remedy(fleet, recorded),
         )
 
 
-def foreign(stream: ldp.Stream, head: Head, differing: Sequence[str]) -> StateLost:
+def foreign(fleet: ldp.Fleet, head: Head, differing: Sequence[str]) -> StateLost:
     """Returns the error for a head that another deployment published."""
-    what, hint = others_of(stream, head, differing)
+    what, hint = others_of(fleet, head, differing)
     return StateLost(
-        f"stream {stream.name!r}: snapshot {head.sequence} on the snapshot topic belongs to other counts: {what}."
+        f"stream {fleet.name!r}: snapshot {head.sequence} on the snapshot topic belongs to other counts: {what}."
         " Two deployments would publish under one name.",
         hint,
     )
 
 
-def unreadable(stream: ldp.Stream, partition: int, error: StateLost) -> StateLost:
+def unreadable(fleet: ldp.Fleet, partition: int, error: StateLost) -> StateLost:
     """Returns the error for stored counts that cannot be read."""
     if isinstance(error, NewerState):
-        return NewerState(f"stream {stream.name!r}, partition {partition}: {error}")
-    return lost(stream, partition, str(error))
+        return NewerState(f"stream {fleet.name!r}, partition {partition}: {error}")
+    return lost(fleet, partition, str(error))
 
 
 def _counts_gap(partition: int, state: PartitionState, head: Head) -> bool:
@@ -92,12 +92,12 @@ def _counts_gap(partition: int, state: PartitionState, head: Head) -> bool:
     return any(gap[1] <= reached and gap not in theirs for gap in state.gaps)
 
 
-def peek(stream: ldp.Stream, store: ports.StateReader | ports.Store, partition: int) -> Metadata | None:
+def peek(fleet: ldp.Fleet, store: ports.StateReader | ports.Store, partition: int) -> Metadata | None:
     """Returns a partition's metadata, or None; raises StateLost."""
     try:
         return store.peek(partition)
     except StateLost as error:
-        raise unreadable(stream, partition, error) from None
+        raise unreadable(fleet, partition, error) from None
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Claim:
     """Decisions for one round of claims; `Ownership` explains `recount_after`."""
 
     group: str
-    stream: ldp.Stream
+    fleet: ldp.Fleet
     configured: RequestedRule
     recount_after: int | None
     head_reader: ports.HeadReader
@@ -114,7 +114,7 @@ class Claim:
 
     def doubtful(self, partition: int, metadata: Metadata | None, head: Head) -> bool:
         """Returns whether the head may contradict the metadata."""
-        if metadata is None or head.foreign(self.stream, self.lineage):
+        if metadata is None or head.foreign(self.fleet, self.lineage):
             return True
         return head.offsets.get(partition, 0) > metadata.offset
 
@@ -136,7 +136,7 @@ class Claim:
         """Returns (start offset, Kafka metadata) by the module's first table."""
         counted = committed is not None and committed[1] != CLAIMED
         if metadata is not None:
-            demand_ours(self.stream, partition, metadata, self.lineage)
+            demand_ours(self.fleet, partition, metadata, self.lineage)
         self._demand_ours(head)
         if metadata is not None:
             if committed is not None and counted:
@@ -160,16 +160,16 @@ class Claim:
 
     def initial(self, partition: int, start: int, head: Head) -> Metadata:
         """Returns the metadata to store for a partition that has none."""
-        fresh = PartitionState.fresh(self.stream, start, self.configured)
+        fresh = PartitionState.fresh(self.fleet, start, self.configured)
         fresh.set_rules(head.rules_of(partition) or fresh.rules)  # published rules take precedence
         return layout.initial(self.lineage, fresh)
 
     def load(self, partition: int, stored: StoredPartition) -> PartitionState:
         """Decodes a claimed partition's state, or raises StateLost."""
         try:
-            return layout.load(self.stream, stored.metadata, stored.blobs)
+            return layout.load(self.fleet, stored.metadata, stored.blobs)
         except StateLost as error:
-            raise unreadable(self.stream, partition, error) from None
+            raise unreadable(self.fleet, partition, error) from None
 
     def resume(
         self,
@@ -188,7 +188,7 @@ class Claim:
         (first, end), published = bounds, 0 if head is None else head.offsets.get(partition, 0)
         if (most := max(state.offset, known, published)) > end:
             why = f"the counts reach offset {most}, but the log ends at {end}: it was truncated or created again"
-            raise lost(self.stream, partition, why)
+            raise lost(self.fleet, partition, why)
         if gap := state.offset < first:
             head = self._decided_head()
             again = (state.offset, first) in head.gaps.get(partition, [])
@@ -225,7 +225,7 @@ class Claim:
         wanted = wanted or _counts_gap(partition, state, head)
         if not (wanted and self.may_recount(partition, state, head)):
             return None
-        fresh = PartitionState.fresh(self.stream, state.start, self.configured)
+        fresh = PartitionState.fresh(self.fleet, state.start, self.configured)
         fresh.set_rules(state.rules)
         return fresh
 
@@ -236,8 +236,8 @@ class Claim:
         return head
 
     def _demand_ours(self, head: Head) -> None:
-        if others := head.foreign(self.stream, self.lineage):
-            raise foreign(self.stream, head, others)
+        if others := head.foreign(self.fleet, self.lineage):
+            raise foreign(self.fleet, head, others)
 
     def _give_up(self, partition: int, why: str, head: Head) -> None:
         """Raises StateLost unless `recount_after` covers the newest snapshot."""
@@ -246,7 +246,7 @@ class Claim:
                 f". To continue without them, set recount_after = {head.sequence} for the stream: the worker recounts"
                 " the records that the topic still has, and records the rest as a gap"
             )
-            raise lost(self.stream, partition, why, more)
+            raise lost(self.fleet, partition, why, more)
         self.events.warning("partition.given_up", partition=partition, why=why)
 
     def _follow(
@@ -265,7 +265,7 @@ class Claim:
         elif not rules.continues(state.rules, published):
             theirs, ours = ([rule.as_json() for rule in listed] for listed in (published, state.rules))
             why = f"snapshot {head.sequence} has counts by the rules {theirs}, Redis by {ours}"
-            raise lost(self.stream, partition, why)
+            raise lost(self.fleet, partition, why)
         # a cut up to this offset may be published soon
         since = max(state.offset, head.offsets.get(partition, 0), known)
         match rules.decide(state.rules, self.configured, since):
@@ -273,7 +273,7 @@ class Claim:
                 state.set_rules([*state.rules, rule])
                 self.events.info("rules.added", partition=partition, **rule.as_json())
             case Older(why, hint, refused=True):
-                where = f"stream {self.stream.name!r}, partition {partition}"
+                where = f"stream {self.fleet.name!r}, partition {partition}"
                 raise StateLost(f"{where}: {why}. Smaller increments would be published.", hint)
             case Older() as older:
                 self.events.warning("rules.older", partition=partition, why=older.why, remedy=older.hint)

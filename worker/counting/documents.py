@@ -76,18 +76,18 @@ def opened(sealed: str) -> Document:
     return Document(sealed, hashlib.sha256(sealed.encode()).digest()[:4], oracle)
 
 
-def unnamed(recorded: Collection[str], stream: ldp.Stream) -> list[str]:
+def unnamed(recorded: Collection[str], fleet: ldp.Fleet) -> list[str]:
     """Returns why recorded documents belong to another stream, or nothing.
 
     Args:
         recorded: fingerprints; empty if nothing is recorded.
-        stream: the configured stream.
+        fleet: the configured documents.
 
     Example:
-        >>> stream = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
-        >>> unnamed(["8e9f39d0"], stream), unnamed(["9f86d081"], stream)
+        >>> fleet = ldp.Fleet((ldp.Stream("colours", ldp.GRR("1", domain_size=3)),))
+        >>> unnamed(["8e9f39d0"], fleet), unnamed(["9f86d081"], fleet)
         ([], ['the recorded documents are 9f86d081; the configuration names none of them'])
     """
-    if not recorded or stream.fingerprint.hex() in recorded:
+    if not recorded or any(each.fingerprint.hex() in recorded for each in fleet.documents):
         return []
     return [f"the recorded documents are {', '.join(recorded)}; the configuration names none of them"]

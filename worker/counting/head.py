@@ -189,27 +189,27 @@ class Head:
         )
         return min(open_from, default=0)
 
-    def foreign(self, stream: ldp.Stream, lineage: str) -> list[str]:
-        """Returns the differences from a stream and a lineage, if any."""
+    def foreign(self, fleet: ldp.Fleet, lineage: str) -> list[str]:
+        """Returns the differences from a fleet and a lineage, if any."""
         ours = identity(lineage)
         return [
             f"{name} {self.lineage[name]!r} there, {ours[name]!r} here"
             for name in IDENTITY
             if name in self.lineage and self.lineage[name] != ours[name]
-        ] + unnamed(self.documents, stream)
+        ] + unnamed(self.documents, fleet)
 
 
 def _documents(listed: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {one["fingerprint"]: seal(one["document"], one["fingerprint"]) for one in listed}
 
 
-def named(stream: ldp.Stream, lineage: str) -> dict[str, str]:
+def named(fleet: ldp.Fleet, lineage: str) -> dict[str, str]:
     """Returns the lineage fields of a head."""
     here = {name: str(value) for name, value in identity(lineage).items()}
-    return here | {"document": stream.hashed.decode()}
+    return here | {"document": fleet.documents[0].hashed.decode()}
 
 
-def others_of(stream: ldp.Stream, head: Head, differing: Sequence[str]) -> tuple[str, str]:
+def others_of(fleet: ldp.Fleet, head: Head, differing: Sequence[str]) -> tuple[str, str]:
     """Returns the differences from another deployment's head, and the remedy."""
-    what = "; ".join([*changes(stream, head.documents), *differing])
-    return what, f"{remedy(stream, head.documents)}. A second deployment needs another snapshots.topic"
+    what = "; ".join([*changes(fleet, head.documents), *differing])
+    return what, f"{remedy(fleet, head.documents)}. A second deployment needs another snapshots.topic"

@@ -28,7 +28,7 @@ def impossible(state: PartitionState) -> Iterator[str]:
 
     Example:
         >>> import ldp
-        >>> state = PartitionState.fresh(ldp.Stream("colours", ldp.GRR("1", 3)), 5)
+        >>> state = PartitionState.fresh(ldp.Fleet((ldp.Stream("colours", ldp.GRR("1", 3)),)), 5)
         >>> next(iter(state.cells.values()))[""].reports = 1
         >>> next(impossible(state))
         "'all@8e9f39d0': counts sum to 0; each report supports one value: the sum must be n = 1"

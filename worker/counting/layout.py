@@ -140,10 +140,10 @@ def _blob(name: str, cells: Mapping[Segment, Cell], offset: int, commit_id: str)
     return header + _crc(name, header, body).to_bytes(_CHECKSUM_BYTES, "little") + body
 
 
-def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> PartitionState:
+def load(fleet: ldp.Fleet, metadata: Metadata, blobs: Mapping[str, bytes]) -> PartitionState:
     """Decodes a state; raises StateLost if it is damaged, invalid or foreign."""
     sealed = documents(metadata)
-    if why := unnamed(sealed, stream):
+    if why := unnamed(sealed, fleet):
         raise StateLost("; ".join(why))
     state = _read(
         metadata,
@@ -159,7 +159,7 @@ def load(stream: ldp.Stream, metadata: Metadata, blobs: Mapping[str, bytes]) -> 
         ),
     )
     if not metadata.commit_id:
-        fresh = PartitionState.fresh(stream, state.start)
+        fresh = PartitionState.fresh(fleet, state.start)
         state.cells, state.changed = fresh.cells, fresh.changed
         if metadata.blobs or metadata.offset != state.start:
             raise StateLost("the metadata has counts, but no commit")

@@ -43,7 +43,7 @@ class Ownership:
     def __init__(
         self,
         group: str,
-        stream: ldp.Stream,
+        fleet: ldp.Fleet,
         configured: RequestedRule,
         log: ports.Log,
         store: ports.Store,
@@ -54,17 +54,17 @@ class Ownership:
         events: ports.Events,
         late_dead_letters: bool = False,
     ) -> None:
-        self._group, self._stream, self._configured = group, stream, configured
+        self._group, self._fleet, self._configured = group, fleet, configured
         self._log, self._store, self._dead_letters = log, store, dead_letters
         self._head_reader, self._recount_after = head_reader, recount_after
         self._clock, self._events, self._late_dead_letters = clock, events, late_dead_letters
         self._rejections = Rejections(clock, events)
-        self._watching = Watching(stream, clock, events)
+        self._watching = Watching(fleet, clock, events)
         self._held: dict[int, OwnedPartition] = {}
         self._waits: dict[int, Backoff] = {}
         self._failed: dict[int, float] = {}  # time of the last failed attempt
         self._apply_head_at = self._read_head_at = 0.0
-        self._cell_bytes = stream.oracle.zeros().nbytes
+        self._cell_bytes = max(each.oracle.zeros().nbytes for each in fleet.documents)
         self._doubted: dict[int, float] = {}  # time when the counts first seemed lost
 
     def epoch(self, partition: int) -> int | None:
@@ -116,7 +116,7 @@ class Ownership:
             topic = self._log.topic_id()
             lineage = lineage_of(self._group, topic)
             settings = self._configured, self._recount_after, self._head_reader, self._events
-            claim = Claim(self._group, self._stream, *settings, lineage)
+            claim = Claim(self._group, self._fleet, *settings, lineage)
             found, starts, head = self._decide(claim, wanted, topic)
             if not (wanted := list(starts)):
                 return
@@ -216,7 +216,7 @@ class Ownership:
         results, failed = dict[int, _T](), dict[int, Unavailable]()
         for partition, outcome in outcomes.items():
             if isinstance(outcome, StateLost):
-                raise unreadable(self._stream, partition, outcome)
+                raise unreadable(self._fleet, partition, outcome)
             if isinstance(outcome, Unavailable):
                 failed[partition] = outcome
                 self._failed[partition] = self._clock()
@@ -464,7 +464,7 @@ class Ownership:
         finally:
             self._apply_head_at = self._clock() + min(self._clock() - began, _LONGEST_READ) / _SHARE
         for partition, state in states.items():
-            if decided.foreign(self._stream, self._held[partition].metadata.lineage):
+            if decided.foreign(self._fleet, self._held[partition].metadata.lineage):
                 self._doubt([partition])
                 continue
             if state.windows.admitted_from is None and (line := decided.floors.get(partition)) is not None:
@@ -506,7 +506,7 @@ class Ownership:
                 return
             if not ours:
                 why = "the counts in Redis were deleted or replaced while this worker counted"
-                raise lost(self._stream, partition, why)
+                raise lost(self._fleet, partition, why)
         if answer is not Answer.STAGING_EXPIRED:
             self.drop([partition])
 

@@ -38,7 +38,7 @@ class PartitionState:
     Example:
         >>> from worker.counting.columns import Batch, Columns
         >>> stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3))
-        >>> state = PartitionState.fresh(stream, start=5)
+        >>> state = PartitionState.fresh(ldp.Fleet((stream,)), start=5)
         >>> good = frames.encode(stream, np.array([(2,), (0,)], stream.oracle.report_dtype))
         >>> batch = Batch(0, 5, 8, Columns.of([5, 6], [1000, 1001], [good, b"noise"]))
         >>> state.apply(batch).verdicts.tolist()
@@ -63,8 +63,9 @@ class PartitionState:
         self._begun = sum(rule.offset <= self.offset for rule in self.rules)
 
     @classmethod
-    def fresh(cls, stream: ldp.Stream, start: int, configured: RequestedRule = RequestedRule()) -> Self:  # noqa: B008
+    def fresh(cls, fleet: ldp.Fleet, start: int, configured: RequestedRule = RequestedRule()) -> Self:  # noqa: B008
         """Returns the empty state at an offset, with the configured rule."""
+        (stream,) = fleet.documents
         fingerprint = stream.fingerprint.hex()
         fresh = cls(start, start, {fingerprint: Document.of(stream)})
         fresh.cell(CellKey(None, fingerprint))

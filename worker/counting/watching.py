@@ -18,12 +18,13 @@ class Watching:
     independent reports.
 
     Args:
-        stream: the stream of the reports. Reports with memoised noise are not independent, and not tested.
+        fleet: the documents of the reports. Reports with memoised noise are not independent, and not tested.
         clock: returns the time in seconds.
         events: receives alarms.
     """
 
-    def __init__(self, stream: ldp.Stream, clock: Callable[[], float], events: Events) -> None:
+    def __init__(self, fleet: ldp.Fleet, clock: Callable[[], float], events: Events) -> None:
+        (stream,) = fleet.documents
         memoised = stream.privacy is not None and stream.privacy.memoised
         self._watch = None if memoised else Watch(stream.oracle, clock)
         self._events = events

@@ -305,7 +305,7 @@ def listen(
     if http.page:
         follower = Follower(config, on_passed=on_passed)
         streams = Streams(config, registry, ready, follower)
-        page = Page(streams, follower, [served.stream.name for served in config.streams])
+        page = Page(streams, follower, [served.name for served in config.streams])
     try:
         return HttpServer(
             http.host, http.port, registry, healthy, ready, page, frozenset({http.host, *http.names})

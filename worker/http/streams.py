@@ -56,7 +56,7 @@ class Streams:
         # with `fewest_new`, a snapshot waits for reports and not for the interval
         every = None if config.snapshots.fewest_new else config.snapshots.every_seconds
         self._constants = {
-            served.stream.name: _constant_part(served) | {"every_seconds": every} for served in config.streams
+            served.name: _constant_part(served) | {"every_seconds": every} for served in config.streams
         }
         self._lock = threading.Lock()
         self._counted: tuple[float, dict[str, _Counted]] | None = None
@@ -71,7 +71,7 @@ class Streams:
     def _stream(
         self, served: Served, all_counted: Mapping[str, _Counted], states: Mapping[str, str]
     ) -> dict[str, Any]:
-        stream, counted = served.stream, all_counted.get(served.stream.name, _Counted())
+        stream, counted = served.stream, all_counted.get(served.name, _Counted())
         names = self._constants[stream.name]["windows"]
         found = self._snapshots.newest(stream.name)
         there = {key: entry for key, entry in found.items() if entry.methods}

@@ -73,7 +73,7 @@ class Plan:
     @classmethod
     def of(
         cls,
-        stream: ldp.Stream,
+        fleet: ldp.Fleet,
         head: Head,
         stored: StoredCut,
         partitions: Sequence[int],
@@ -81,7 +81,7 @@ class Plan:
     ) -> "Plan":
         """Plans the snapshot of a cut; ``still`` tests if a partition is idle."""
         windows, states = window_progress.decide(head, stored.states, partitions, still), stored.states
-        fingerprint = next(iter(head.documents), stream.fingerprint.hex())
+        fingerprint = next(iter(head.documents), fleet.documents[0].fingerprint.hex())
         cut = Cut(
             {partition: state.offset for partition, state in states.items()},
             {partition: state.gaps for partition, state in states.items()},
@@ -142,7 +142,7 @@ class Plan:
         """Whether the next head names a partition for the first time."""
         return self.cut.floors.keys() > self.head.floors.keys()
 
-    def demand_consistent(self, stream: ldp.Stream) -> None:
+    def demand_consistent(self, fleet: ldp.Fleet) -> None:
         """Checks a cut that is not behind the head for contradictions.
 
         Raises:
@@ -152,13 +152,13 @@ class Plan:
         head = self.head
         if differing := head.contradicts(self.cut):
             raise StateLost(
-                f"stream {stream.name!r}: partition {', '.join(map(str, differing))} is counted in Redis by other"
+                f"stream {fleet.name!r}: partition {', '.join(map(str, differing))} is counted in Redis by other"
                 f" rules than in snapshot {head.sequence}.",
                 f"restore Redis, or {NEW_NAME}",
             )
         if head.released is None and self.reports < head.reports and self.cut.gaps == head.gaps:
             raise StateLost(
-                f"stream {stream.name!r}: Redis has {self.reports} reports, but snapshot {head.sequence} has"
+                f"stream {fleet.name!r}: Redis has {self.reports} reports, but snapshot {head.sequence} has"
                 f" {head.reports}, and there is no new gap.",
                 f"restore Redis, or {NEW_NAME}",
             )

@@ -57,7 +57,7 @@ class Publisher:
     """Publishes one stream's snapshots while its worker owns partition 0.
 
     Args:
-        stream: the stream.
+        fleet: the configured documents.
         content: the configured content of the snapshots.
         state_reader: reads the counts.
         snapshot_producer: publishes the snapshots.
@@ -69,7 +69,7 @@ class Publisher:
 
     def __init__(
         self,
-        stream: ldp.Stream,
+        fleet: ldp.Fleet,
         content: Content,
         state_reader: StateReader,
         snapshot_producer: SnapshotProducer,
@@ -78,7 +78,8 @@ class Publisher:
         events: Events,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._stream, self._content = stream, content
+        self._fleet, self._content = fleet, content
+        self._stream = fleet.documents[0]
         self._state_reader, self._snapshot_producer, self._group = state_reader, snapshot_producer, group
         self._recommender, self._events, self._clock = recommender, events, clock
         self._comparer = Comparer(content.queries, content.changed_level, content.changed_at_least)
@@ -152,7 +153,7 @@ class Publisher:
                 self._warn_behind(plan)
                 return
             self._behind_due = None
-            plan.demand_consistent(self._stream)
+            plan.demand_consistent(self._fleet)
             if (fewest := plan.stored.fewest_new) > 1:
                 plan = plan.releasing(self._stream, *self._published(self._head), fewest)
             otherwise = self._recommender.methods != self._recommended or not self._content.rows.is_recorded(
@@ -176,13 +177,13 @@ class Publisher:
         epoch = self._group.epoch()
         if epoch is None:
             return None
-        metadata = peek(self._stream, self._state_reader, PARTITION)
+        metadata = peek(self._fleet, self._state_reader, PARTITION)
         return metadata.lineage if metadata is not None and metadata.epoch == epoch else None
 
     def _open(self, lineage: str) -> Head:
         head = self._snapshot_producer.open()
-        if head.sequence and (differing := head.foreign(self._stream, lineage)):
-            raise foreign(self._stream, head, differing)
+        if head.sequence and (differing := head.foreign(self._fleet, lineage)):
+            raise foreign(self._fleet, head, differing)
         self._events.info("publisher.opened", sequence=head.sequence)
         self._taken_over = self._clock()
         return head
@@ -190,13 +191,13 @@ class Publisher:
     def _plan(self, head: Head) -> Plan:
         partitions = self._group.partitions()  # read once, because the topic may grow in the meantime
         stored = stored_cut.read(
-            self._stream, self._state_reader, partitions, self._group.uncounted, self._heartbeat
+            self._fleet, self._state_reader, partitions, self._group.uncounted, self._heartbeat
         )
         if stored.uncounted != self._warned:
             self._warned = stored.uncounted
             if stored.uncounted:
                 self._events.warning("snapshot.uncounted", partitions=stored.uncounted)
-        return Plan.of(self._stream, head, stored, partitions, self._still(stored, partitions))
+        return Plan.of(self._fleet, head, stored, partitions, self._still(stored, partitions))
 
     def _published(self, head: Head) -> tuple[Counts, Counts]:
         """Returns the published counts of all time and of `late`, as supports.
@@ -215,9 +216,9 @@ class Publisher:
             if self._snapshot_producer.head(decided=True).sequence != head.sequence:
                 raise Unavailable(f"another publisher has replaced snapshot {head.sequence}")
             raise StateLost(
-                f"stream {self._stream.name!r}: the messages of snapshot {head.sequence} are missing on the snapshot"
+                f"stream {self._fleet.name!r}: the messages of snapshot {head.sequence} are missing on the snapshot"
                 " topic, so the size of the next increment is unknown.",
-                f"delete the message {self._stream.name}/head, or {NEW_NAME}. Either can publish a difference of fewer"
+                f"delete the message {self._fleet.name}/head, or {NEW_NAME}. Either can publish a difference of fewer"
                 f" reports than fewest_new",
             )
         counts, *late = (_supports(one, rates) for one in newest)
@@ -283,13 +284,13 @@ class Publisher:
         # Step 5.
         due = list[Due]()
         if plan.announces:
-            taken = taking.announce(self._stream, plan, self._content, lineage)
+            taken = taking.announce(self._fleet, plan, self._content, lineage)
         else:
             open_now = set() if plan.windows is None else {one.period for one in plan.windows.due}
             self._written = {period: by for period, by in self._written.items() if period in open_now}
             due, recommended = plan.due(self._written), self._recommender.latest
             what = plan, due, self._content, lineage, recommended
-            taken = taking.take(self._stream, *what, self._snapshot_producer.rows, self._heartbeat)
+            taken = taking.take(self._fleet, *what, self._snapshot_producer.rows, self._heartbeat)
         # Step 6.
         if self._owns() != lineage:
             return False

@@ -67,7 +67,7 @@ class StoredCut:
 
 
 def read(
-    stream: ldp.Stream,
+    fleet: ldp.Fleet,
     state_reader: StateReader,
     partitions: Sequence[int],
     uncounted: Callable[[Mapping[int, bool]], Sequence[int]],
@@ -76,7 +76,7 @@ def read(
     """Reads all partitions in groups; O(state) per partition.
 
     Args:
-        stream: the stream.
+        fleet: the configured documents.
         state_reader: the reader of the store.
         partitions: the partitions of the topic.
         uncounted: returns the partitions that should have counts, but have none. Its argument maps each partition
@@ -89,7 +89,7 @@ def read(
     """
     states, commits, without = {}, {}, dict[int, bool]()
     lineages = list[str]()
-    for partition, stored in _stored(stream, state_reader, sorted(partitions), heartbeat):
+    for partition, stored in _stored(fleet, state_reader, sorted(partitions), heartbeat):
         if stored is None or not stored.metadata.commit_id:
             without[partition] = stored is not None
         if stored is None:
@@ -98,30 +98,30 @@ def read(
         if identity(lineages[-1]) != identity(lineages[0]):
             what = "; ".join(differing(lineages[0], lineages[-1]))
             raise StateLost(
-                f"stream {stream.name!r}: partitions have counts of two histories: {what}.",
+                f"stream {fleet.name!r}: partitions have counts of two histories: {what}.",
                 f"restore Redis, or {NEW_NAME}",
             )
         try:
-            states[partition] = layout.load(stream, stored.metadata, stored.blobs)
+            states[partition] = layout.load(fleet, stored.metadata, stored.blobs)
         except StateLost as error:
-            raise unreadable(stream, partition, error) from None
+            raise unreadable(fleet, partition, error) from None
         commits[partition] = stored.metadata.blobs
     asked = uncounted(without) if without else []
     # a partition may have been committed since the read
-    missing = [p for p in asked if (found := peek(stream, state_reader, p)) is None or not found.commit_id]
+    missing = [p for p in asked if (found := peek(fleet, state_reader, p)) is None or not found.commit_id]
     return StoredCut(states, commits, missing)
 
 
 def _stored(
-    stream: ldp.Stream, state_reader: StateReader, partitions: Sequence[int], heartbeat: Callable[[], object]
+    fleet: ldp.Fleet, state_reader: StateReader, partitions: Sequence[int], heartbeat: Callable[[], object]
 ) -> Iterator[tuple[int, StoredPartition | None]]:
     """Yields stored partitions, read in groups to bound memory."""
-    most = max(1, min(_MOST, _MOST_BYTES // stream.oracle.zeros().nbytes))
+    most = max(1, min(_MOST, _MOST_BYTES // max(each.oracle.zeros().nbytes for each in fleet.documents)))
     for first in range(0, len(partitions), most):
         heartbeat()
         for partition, stored in state_reader.cut_all(partitions[first : first + most]).items():
             if isinstance(stored, StateLost):
-                raise unreadable(stream, partition, stored)
+                raise unreadable(fleet, partition, stored)
             if isinstance(stored, Unavailable):
                 raise stored
             yield partition, stored

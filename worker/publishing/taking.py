@@ -38,20 +38,22 @@ class Taken:
     finals: Sequence[tuple[Period, ldp.Estimate]] = ()
 
 
-def announce(stream: ldp.Stream, plan: Plan, content: Content, lineage: str) -> Taken:
+def announce(fleet: ldp.Fleet, plan: Plan, content: Content, lineage: str) -> Taken:
     """Returns a head that admits partitions, without a snapshot."""
     head = plan.head
     rows, methods = content.rows.carried(head), _recorded(head.methods)
     cut = replace(plan.cut, rows=rows, methods=methods)
     if plan.release is None:
         cut = replace(cut, progress=head.progress, reached=head.reached)
-    origin = named(stream, lineage)
-    taken = snapshot.announce(stream, cut, head.sequence + 1, origin, uuid4().hex, published=_now())
+    origin = named(fleet, lineage)
+    taken = snapshot.announce(
+        fleet.documents[0], cut, head.sequence + 1, origin, uuid4().hex, published=_now()
+    )
     return Taken(taken, snapshot.encode(taken))
 
 
 def take(
-    stream: ldp.Stream,
+    fleet: ldp.Fleet,
     plan: Plan,
     due: Sequence[Due],
     content: Content,
@@ -63,7 +65,7 @@ def take(
     """Takes snapshots of all time and windows; O(windows · methods · values).
 
     Args:
-        stream: the stream.
+        fleet: the configured documents.
         plan: the planned cut.
         due: the windows to write.
         content: the configured content.
@@ -72,11 +74,11 @@ def take(
         there: returns the keys of the stream's rows on the topic of rows.
         heartbeat: called between slices of long work.
     """
-    head, most = plan.head, content.rows.most_windows
+    head, most, (stream,) = plan.head, content.rows.most_windows, fleet.documents
     periods, come = [one.period for one in due], 0 if plan.windows is None else plan.windows.come
     progress = window_progress.without(plan.cut.progress, plan.withdrawn)
     after, gone = window_progress.kept(progress, periods, content.retain, come, most)
-    planned = content.rows.plan(stream.name, head, after, periods, content.retain, come, there)
+    planned = content.rows.plan(fleet.name, head, after, periods, content.retain, come, there)
     of = partial(
         _take_rounded,
         stream,
@@ -85,7 +87,7 @@ def take(
         queries=content.queries,
         level=content.level,
         methods=content.methods,
-        lineage=named(stream, lineage),
+        lineage=named(fleet, lineage),
         identity=uuid4().hex,
         published=_now(),
     )

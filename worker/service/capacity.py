@@ -40,7 +40,7 @@ class Capacity(threading.Thread):
         try:
             if self._admin is None:
                 self._admin = topics.connect(self._config.kafka.client())
-            logs = {served.stream.name: self._offsets(self._admin, served) for served in self._config.streams}
+            logs = {served.name: self._offsets(self._admin, served) for served in self._config.streams}
         except BrokerError:
             logs = {}
             admin, self._admin = self._admin, None
@@ -54,7 +54,7 @@ class Capacity(threading.Thread):
         described = topics.describe(admin, [served.topic])
         partitions = range(described[served.topic].partitions) if served.topic in described else range(0)
         bounds = topics.bounds(admin, served.topic, partitions, stable=True)
-        committed = topics.committed(admin, self._config.consumer_group(served.stream.name), served.topic)
+        committed = topics.committed(admin, self._config.consumer_group(served.name), served.topic)
         return {
             p: (first, end, committed[p].offset if p in committed else first)
             for p, (first, end) in bounds.items()

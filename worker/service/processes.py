@@ -48,7 +48,7 @@ def run(config: Config, count: int, command: Sequence[str]) -> int:
         "worker.started",
         host=config.http.host,
         port=server.server_port,
-        streams=[served.stream.name for served in config.streams],
+        streams=[served.name for served in config.streams],
         processes=count,
     )
     while not asked and not processes.refused():

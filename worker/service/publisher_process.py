@@ -178,7 +178,7 @@ def _publish(config: Config, served: Served, every: float, line: _Line) -> None:
         publisher = publishing.publisher(
             config,
             served,
-            RedisStore(client, served.stream.name),
+            RedisStore(client, served.name),
             snapshot_producer,
             group,
             lambda: line.partitions,

@@ -33,7 +33,7 @@ def is_large(config: Config, served: Served) -> bool:
 def group_of(config: Config, served: Served) -> KafkaGroup:
     """Returns the stream's consumer group, with a separate connection."""
     connect = partial(topics.connect, config.kafka.client())
-    return KafkaGroup(connect, config.consumer_group(served.stream.name), served.topic)
+    return KafkaGroup(connect, config.consumer_group(served.name), served.topic)
 
 
 def snapshot_producer_of(
@@ -74,4 +74,4 @@ def publisher(
     )
     recommender = Recommender(stream, queries, events, methods=methods)
     membership = Group(partitions, group.uncounted, epoch)
-    return Publisher(stream, content, state_reader, snapshot_producer, membership, recommender, events)
+    return Publisher(served.fleet, content, state_reader, snapshot_producer, membership, recommender, events)

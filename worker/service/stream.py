@@ -42,7 +42,7 @@ class StreamWorker:
 
     def __init__(self, config: Config, served: Served, metrics: Metrics, stopping: threading.Event) -> None:
         self._config, self._served, self._metrics, self._stopping = config, served, metrics, stopping
-        self.name = served.stream.name
+        self.name = served.name
         self.progress = Progress()
         self._logger = logger.bind(stream=self.name)
         self._events = StreamEvents(self.name, metrics, self.progress, self._logger)
@@ -170,7 +170,7 @@ class StreamWorker:
     ) -> Ownership:
         return Ownership(
             group,
-            self._served.stream,
+            self._served.fleet,
             self._served.configured,
             log,
             store,

@@ -145,7 +145,7 @@ class Run:
         for partition in range(self.topic.partitions):
             cut = store.cut(partition)
             assert cut is not None
-            stored = layout.load(self.served.stream, cut.metadata, cut.blobs)
+            stored = layout.load(self.served.fleet, cut.metadata, cut.blobs)
             reports, state = self.topic.pool.truth(stored.offset)
             window = cells_of(stored)["all"]
             wrong += int((window.state != state).sum()) + (window.reports != reports)

@@ -433,9 +433,9 @@ def test_metadata_without_an_epoch_is_state_loss_and_stays_unchanged(client, str
 def _two_counted(counts, stream):
     """Commits the same counts to partitions 0 and 1."""
     served = ldp.Stream(stream, ldp.GRR(epsilon="1", domain_size=3))
-    base, held = layout.initial(LINEAGE, PartitionState.fresh(served, 0)), {}
+    base, held = layout.initial(LINEAGE, PartitionState.fresh(ldp.Fleet((served,)), 0)), {}
     for partition in (0, 1):
-        state = PartitionState.fresh(served, 0)
+        state = PartitionState.fresh(ldp.Fleet((served,)), 0)
         state.offset, state.cells[key_in(state)] = 4, {"": Cell(4, np.array([1, 1, 2], np.int64))}
         state.accepted, state.windows.watermark = 4, 1009
         assert counts.claim(partition, None, base) == StoredPartition(base, {})
@@ -459,7 +459,7 @@ def test_swapped_partitions_are_lost_state_to_every_reader(client, stream, count
 
     def load(stored):
         assert stored is not None
-        layout.load(served, stored.metadata, stored.blobs)
+        layout.load(ldp.Fleet((served,)), stored.metadata, stored.blobs)
 
     for partition in (0, 1):
         if swapped != "blob":

@@ -148,7 +148,7 @@ def costs(oracle: ldp.Oracle) -> tuple[float, float, float]:
     watch = Watch(oracle, lambda: now[0])
 
     def turn() -> tuple[float, float, float]:
-        state = PartitionState.fresh(stream, 0)
+        state = PartitionState.fresh(ldp.Fleet((stream,)), 0)
         now[0] += 1
         times = [time.perf_counter()]
         watch.look(reports[:BLOCK])

@@ -72,7 +72,7 @@ class Load(threading.Thread):
     def __init__(self, kafka: str, served: config.Served, rate: float, *, transactions: bool) -> None:
         super().__init__(daemon=True)
         self._served, self._rate, self._ends = served, rate, threading.Event()
-        told = {"transactional_id": f"load-{served.stream.name}"} if transactions else {}
+        told = {"transactional_id": f"load-{served.name}"} if transactions else {}
         self._transactions = transactions
         self._producer = KafkaProducer(bootstrap_servers=kafka, linger_ms=20, acks="all", **told)
         if transactions:
@@ -145,7 +145,7 @@ class Health:
                 self._start(number)
             until(self.ready, "all workers serve", _START_SECONDS)
             self.loads = [
-                Load(kafka, served, self._rate, transactions=served.stream.name == "emoji")
+                Load(kafka, served, self._rate, transactions=served.name == "emoji")
                 for served in self.config.streams
             ]
             for load in self.loads:
@@ -179,10 +179,8 @@ class Health:
         """Returns the number of counted records in Redis, by stream."""
         found = {}
         for served in self.config.streams:
-            metas = (
-                self.redis.hget(f"{{{served.stream.name}:{p}}}:meta", "totals") for p in range(PARTITIONS)
-            )
-            found[served.stream.name] = sum(json.loads(totals)["accepted"] for totals in metas if totals)
+            metas = (self.redis.hget(f"{{{served.name}:{p}}}:meta", "totals") for p in range(PARTITIONS))
+            found[served.name] = sum(json.loads(totals)["accepted"] for totals in metas if totals)
         return found
 
     def finish(self) -> dict[str, int]:
@@ -190,8 +188,7 @@ class Health:
         for load in self.loads:
             load.stop()
         sent = {
-            served.stream.name: load.records
-            for served, load in zip(self.config.streams, self.loads, strict=True)
+            served.name: load.records for served, load in zip(self.config.streams, self.loads, strict=True)
         }
         until(lambda: self.counted() == sent, f"all of {sent} is counted")
         return sent

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
+import ldp
 from tests.support.memory.log import MemoryLog
 from tests.support.memory.store import MemoryStore
 from tests.support.memory.topics import MemoryDeadLetters, MemorySnapshotProducer
@@ -37,7 +38,7 @@ class Process:
         snapshot_producer = MemorySnapshotProducer(world)
         self.ownership = Ownership(
             "group",
-            world.stream,
+            ldp.Fleet((world.stream,)),
             configured,
             self.log,
             store,
@@ -49,7 +50,7 @@ class Process:
             late_dead_letters=world.late_dead_letters,
         )
         self.publisher = Publisher(
-            world.stream,
+            ldp.Fleet((world.stream,)),
             Content(idle_timeout=2.0, retain=8000, changed_level=0.01),
             store,
             snapshot_producer,

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
+import ldp
 from ldp.offset_range import OffsetRange
 from ldp.state import State
 from tests.support.memory.store import MemoryStore
@@ -47,7 +48,7 @@ class Importer:
     def __init__(self, world: World) -> None:
         self.log, self.store = MemoryNonMemberLog(world), MemoryStore(world)
         self.importing = Import(
-            "group", world.stream, TOPIC, self.log, self.store, MemorySnapshotProducer(world)
+            "group", ldp.Fleet((world.stream,)), TOPIC, self.log, self.store, MemorySnapshotProducer(world)
         )
 
 

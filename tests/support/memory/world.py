@@ -173,7 +173,7 @@ class World:
         if before is not None and before.metadata.commit_id:  # before the first commit no rule applied
             was = rules_of(before)
             assert ruled[: len(was)] == was, "a recorded rule was changed"
-        state = layout.load(self.stream, stored.metadata, stored.blobs)
+        state = layout.load(ldp.Fleet((self.stream,)), stored.metadata, stored.blobs)
         assert len([rule for rule in ruled if rule["revision"]]) <= len(self.used), "a rule was added twice"
         assert self.starts.setdefault(partition, state.start) == state.start
         assert state.offset <= len(self.logs[partition])

@@ -420,7 +420,7 @@ def test_keda_queries_the_lag_of_every_stream(tmp_path: Path) -> None:
     found = loaded("production", tmp_path)
     triggers = [trigger["metadata"] for trigger in one("production", "ScaledObject")["spec"]["triggers"]]
     assert {(t["consumerGroup"], t["topic"]) for t in triggers} == {
-        (found.consumer_group(served.stream.name), served.topic) for served in found.streams
+        (found.consumer_group(served.name), served.topic) for served in found.streams
     }
     for trigger in triggers:
         assert trigger["bootstrapServers"].split(",") == found.kafka.bootstrap_servers

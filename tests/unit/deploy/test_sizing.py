@@ -89,7 +89,7 @@ def test_the_size_of_a_blob_matches_the_estimate(protocol, d, reports):
     """Size of the state in which one counter has the most that reports are likely to add."""
     given = load(protocol, d, reports)
     stream = ldp.Stream("s", given.oracle)
-    state = PartitionState.fresh(stream, 0)
+    state = PartitionState.fresh(ldp.Fleet((stream,)), 0)
     counts = stream.oracle.zeros()
     counts[0] = math.ceil(reports * sizing.chance(given.oracle))
     key = key_in(state)
@@ -111,7 +111,7 @@ def test_no_counter_overflows_its_width(protocol):
 
 def test_sizes_of_cells_match_the_layout():
     stream = ldp.Stream("sized-10", ldp.GRR("1", 10))
-    state = PartitionState.fresh(stream, 0)
+    state = PartitionState.fresh(ldp.Fleet((stream,)), 0)
     flush, before = "0" * 32, layout.initial(lineage_of("sized", "b" * 22), state)
     sizes = []
     for panes in (0, 1):

@@ -26,9 +26,9 @@ def audit(tmp_path, monkeypatch):
         coming = dict(zip(names, verdicts, strict=True))
 
         def verify(served, _config, _move, _on_passed):
-            if (verdict := coming[served.stream.name]) is None:
+            if (verdict := coming[served.name]) is None:
                 raise AuditError("nothing can be read")
-            return StreamVerdict(served.stream.name, (verdict,))
+            return StreamVerdict(served.name, (verdict,))
 
         monkeypatch.setattr("worker.audit.verify", verify)
         monkeypatch.setattr("worker.cli.audit.reach", lambda config, topic: None)

@@ -12,7 +12,7 @@ BEFORE = ldp.Stream("s", ldp.GRR("3/2", 3), labels=["a", "b", "c"])
 
 def named(now, text=None):
     text = BEFORE.hashed.decode() if text is None else text
-    return changes(now, {hashlib.sha256(text.encode()).hexdigest()[:8]: text})
+    return changes(ldp.Fleet((now,)), {hashlib.sha256(text.encode()).hexdigest()[:8]: text})
 
 
 @pytest.mark.parametrize(
@@ -39,10 +39,10 @@ def test_each_changed_field_is_named(now, said):
 
 def test_the_last_recorded_document_is_compared():
     now, older = ldp.Stream("s", ldp.GRR("2", 3)), ldp.Stream("s", ldp.OLH("2", 3))
-    assert changes(now, {}) == []
+    assert changes(ldp.Fleet((now,)), {}) == []
     recorded = {each.fingerprint.hex(): each.hashed.decode() for each in (older, BEFORE)}
-    assert changes(now, recorded) == named(now)
-    assert changes(older, recorded) == []
+    assert changes(ldp.Fleet((now,)), recorded) == named(now)
+    assert changes(ldp.Fleet((older,)), recorded) == []
 
 
 def test_values_of_a_forged_document_are_truncated_and_escaped():
@@ -53,6 +53,8 @@ def test_values_of_a_forged_document_are_truncated_and_escaped():
 
 
 def test_only_a_changed_document_needs_another_topic():
-    assert "another name and another topic" in remedy(BEFORE, {"00c0ffee": "{}"})
-    assert "another topic" not in remedy(BEFORE, {BEFORE.fingerprint.hex(): BEFORE.hashed.decode()})
-    assert "another topic" not in remedy(BEFORE, {})
+    assert "another name and another topic" in remedy(ldp.Fleet((BEFORE,)), {"00c0ffee": "{}"})
+    assert "another topic" not in remedy(
+        ldp.Fleet((BEFORE,)), {BEFORE.fingerprint.hex(): BEFORE.hashed.decode()}
+    )
+    assert "another topic" not in remedy(ldp.Fleet((BEFORE,)), {})

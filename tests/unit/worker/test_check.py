@@ -415,7 +415,7 @@ def test_records_of_one_report_stay_within_the_stated_size(protocol, d):
 
 def test_a_partitions_counts_must_fit_into_a_string():
     config = large("pgr", domain_size=1000, prime=3, dimension=7)
-    state = PartitionState.fresh(config.streams[0].stream, 0)
+    state = PartitionState.fresh(config.streams[0].fleet, 0)
     cells_of(state)["all"].state[0] = 1 << 32  # then an entry has 8 bytes
     _, blobs = layout.dump(state, layout.initial("", state), "0" * 32)
     (blob,) = blobs.values()
@@ -607,7 +607,7 @@ def test_counts_that_cannot_continue_are_reported(found, level, message):
 )
 def test_a_rule_older_than_the_recorded_one_is_a_warning(table, message, hint):
     config = parse(CONFIG_TEXT.replace("[[streams.queries]]", table + "\n[[streams.queries]]"))
-    state = PartitionState.fresh(SERVED.stream, 0, RequestedRule(1, RecordLimits(100, True, 16 << 20)))
+    state = PartitionState.fresh(SERVED.fleet, 0, RequestedRule(1, RecordLimits(100, True, 16 << 20)))
     state.rules.append(Rule(5, 2, RecordLimits(50, True, 16 << 20)))
     fields = {partition: written(partition, state) for partition in (0, 1)}
     known = Cluster(cluster(), {"reports": {0: (0, 10), 1: (0, 10)}}, {"reports": {}})
@@ -633,7 +633,7 @@ def test_larger_increments_of_the_same_revision_are_an_error(recorded, text, lev
     table = f"[snapshots]\n{text}\n[[streams]]\nrevision = 3"
     config = parse(CONFIG_TEXT.replace("[[streams]]", table, 1))
     limits = replace(config.streams[0].configured.limits, fewest_new=recorded)
-    state = PartitionState.fresh(SERVED.stream, 0, RequestedRule(3, limits))
+    state = PartitionState.fresh(SERVED.fleet, 0, RequestedRule(3, limits))
     known = Cluster(cluster(), {"reports": {0: (0, 10), 1: (0, 10)}}, {"reports": {}})
     fields = {partition: written(partition, state) for partition in (0, 1)}
     (finding,) = assess_counts(config, config.streams[0], known, fields, Head())
@@ -672,7 +672,7 @@ def test_a_recorded_gap_still_in_the_log_is_named():
     )
     windows = Windowing(("all", "1h"), grace=0, max_out_of_orderness=0)
     windowed = PartitionState.fresh(
-        SERVED.stream, 0, RequestedRule(1, RecordLimits(100, True, 16 << 20, windows))
+        SERVED.fleet, 0, RequestedRule(1, RecordLimits(100, True, 16 << 20, windows))
     )
     windowed.skip(7)
     (finding,) = counts({0: written(0, windowed), 1: stored(7, partition=1)})

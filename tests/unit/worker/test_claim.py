@@ -28,11 +28,13 @@ def a_claim(head: Head = NONE, recount_after: int | None = None) -> tuple[Claim,
         gap_found=lambda _, begin, end: told.append(f"gap {begin} to {end}"),
     )
     head_reader: Any = SimpleNamespace(head=lambda *, decided: head)
-    return Claim("group", STREAM, RequestedRule(), recount_after, head_reader, events, OURS), told
+    return Claim(
+        "group", ldp.Fleet((STREAM,)), RequestedRule(), recount_after, head_reader, events, OURS
+    ), told
 
 
 def stored(offset: int, commit_id: str = "ab" * 16, lineage: str = OURS) -> Metadata:
-    fresh = PartitionState.fresh(STREAM, offset)
+    fresh = PartitionState.fresh(ldp.Fleet((STREAM,)), offset)
     return Metadata(lineage, 1, offset, commit_id, {}, layout.totals(fresh))
 
 
@@ -105,7 +107,7 @@ def test_another_history_stops_the_stream_despite_any_recount_setting(metadata, 
 )
 def test_a_loaded_state_continues_or_has_a_gap(known, first, end, head, told):
     claim, said = a_claim(head)
-    state = PartitionState.fresh(STREAM, 9)
+    state = PartitionState.fresh(ldp.Fleet((STREAM,)), 9)
     assert claim.resume(0, state, stored(9), known, (first, end), head) == bool(told)
     assert said == told
     assert (state.offset, state.gaps) == ((first, [(9, first)]) if told else (9, []))
@@ -115,9 +117,9 @@ def test_a_loaded_state_continues_or_has_a_gap(known, first, end, head, told):
 def test_lost_counted_records_stop_the_stream_unless_given_up(known, head):
     claim, _ = a_claim(head)
     with pytest.raises(StateLost, match="rolled back too"):
-        claim.resume(0, PartitionState.fresh(STREAM, 9), stored(9), known, (15, 30), head)
+        claim.resume(0, PartitionState.fresh(ldp.Fleet((STREAM,)), 9), stored(9), known, (15, 30), head)
     claim, said = a_claim(head, recount_after=head.sequence)
-    assert claim.resume(0, PartitionState.fresh(STREAM, 9), stored(9), known, (15, 30), head)
+    assert claim.resume(0, PartitionState.fresh(ldp.Fleet((STREAM,)), 9), stored(9), known, (15, 30), head)
     assert said == ["partition.given_up", "gap 9 to 15"]
 
 
@@ -125,4 +127,4 @@ def test_lost_counted_records_stop_the_stream_unless_given_up(known, head):
 def test_a_truncated_log_stops_the_stream_despite_any_recount_setting(known, head, end):
     claim, _ = a_claim(head, recount_after=99)
     with pytest.raises(StateLost, match="truncated or created again"):
-        claim.resume(0, PartitionState.fresh(STREAM, 9), stored(9), known, (0, end), head)
+        claim.resume(0, PartitionState.fresh(ldp.Fleet((STREAM,)), 9), stored(9), known, (0, end), head)

@@ -65,11 +65,11 @@ def test_a_state_does_not_depend_on_slices_of_its_batch(protocol, monkeypatch):
     values = [frames.encode(stream, stream.oracle.perturb(rng.integers(0, 30, n), rng=rng)) for n in sizes]
     values.insert(2, b"noise")
     batch = Batch(0, 10, 30, Columns.of([10, 11, 15, 20, 21, 28], range(6), values))
-    whole = PartitionState.fresh(stream, 10)
+    whole = PartitionState.fresh(ldp.Fleet((stream,)), 10)
     reasons = whole.apply(batch).verdicts
 
     monkeypatch.setattr(partition_state, "MOST_COST", 4 * stream.oracle.cost)
-    cut, beats, said = PartitionState.fresh(stream, 10), [], {}
+    cut, beats, said = PartitionState.fresh(ldp.Fleet((stream,)), 10), [], {}
     slices = batch.slices(
         wire.HEADER_BYTES, stream.oracle.report_bytes, stream.oracle.cost, partition_state.MOST_COST
     )

@@ -36,7 +36,7 @@ def batch(state, times, stream=STREAM, values=(2, 0)):
 
 def stored(stream=STREAM, configured=HOURLY):
     """A partition of two panes, a gap and late records, after two commits: its fields and blobs."""
-    state = PartitionState.fresh(stream, 5, configured)
+    state = PartitionState.fresh(ldp.Fleet((stream,)), 5, configured)
     metadata = layout.initial(lineage_of("group", "topic"), state)
     state.skip(7)
     state.apply(batch(state, [5 * HOUR, 5 * HOUR + 9], stream))
@@ -52,7 +52,7 @@ def load(fields, blobs, stream=STREAM):
         name if isinstance(name, bytes) else name.encode(): said if isinstance(said, bytes) else said.encode()
         for name, said in fields.items()
     }
-    return layout.load(stream, layout.parse(layout.decoded(raw), KEY), blobs)
+    return layout.load(ldp.Fleet((stream,)), layout.parse(layout.decoded(raw), KEY), blobs)
 
 
 def test_a_stored_state_is_loaded():
@@ -114,7 +114,7 @@ def rewritten(totals=None, offset=None, cells=None):
     """Stored state after a change with valid checksums."""
     fields, blobs = stored()
     metadata = layout.parse(fields, KEY)
-    state = layout.load(STREAM, metadata, blobs)
+    state = layout.load(ldp.Fleet((STREAM,)), metadata, blobs)
     cells = cells or {}
     for name, change in cells.items():
         state.changed.add(key_in(state, name))

@@ -340,7 +340,7 @@ def test_removed_windows_are_not_shown():
 def test_window_progress_of_a_partition_is_exported():
     windowing = Windowing(("all", "1h"), grace=0, max_out_of_orderness=0)
     configured = RequestedRule(limits=RecordLimits(1, hamming_weight=True, windowing=windowing))
-    state = PartitionState.fresh(STREAM, 0, configured)
+    state = PartitionState.fresh(ldp.Fleet((STREAM,)), 0, configured)
     listening = Listening()
 
     def shown():

@@ -113,7 +113,7 @@ def is_sane(head):
     for partition in head.rules:
         head.rules_of(partition)
     head.needed_from({"1h": 0})
-    head.foreign(STREAM, '{"group": "g", "topic_id": "t"}')
+    head.foreign(ldp.Fleet((STREAM,)), '{"group": "g", "topic_id": "t"}')
     return head.behind(CUT) in (True, False)
 
 

@@ -108,7 +108,7 @@ def test_timestamps_within_the_pane_limit_are_placed(most):
 def test_the_first_time_after_a_gap_is_a_time():
     stream = ldp.Stream("s", ldp.GRR("1", domain_size=3))
     good = frames.encode(stream, np.array([(2,)], stream.oracle.report_dtype))
-    state = PartitionState.fresh(stream, 0)
+    state = PartitionState.fresh(ldp.Fleet((stream,)), 0)
     state.skip(5)
     state.apply(Batch(0, 5, 6, Columns.of([5], [-1], [good])))
     assert state.windows.gap_bounds == [(0, None)]

@@ -23,17 +23,17 @@ KEY = layout.meta_key("colours", 0)
 
 
 def committed():
-    state = PartitionState.fresh(STREAM, start=5)
+    state = PartitionState.fresh(ldp.Fleet((STREAM,)), start=5)
     good = frames.encode(STREAM, np.array([(2,), (0,), (2,)], STREAM.oracle.report_dtype))
     state.skip(7)
     state.apply(Batch(0, 7, 12, Columns.of([7, 8, 10], [1005, 1001, 1009], [good, b"\x00", good])))
-    before = layout.initial(lineage_of("group", "topic"), PartitionState.fresh(STREAM, 5))
+    before = layout.initial(lineage_of("group", "topic"), PartitionState.fresh(ldp.Fleet((STREAM,)), 5))
     return state, *layout.dump(state, before, COMMIT)
 
 
 def test_a_state_survives_a_round_trip():
     state, metadata, blobs = committed()
-    again = layout.load(STREAM, layout.parse(layout.fields(metadata, KEY), KEY), blobs)
+    again = layout.load(ldp.Fleet((STREAM,)), layout.parse(layout.fields(metadata, KEY), KEY), blobs)
     assert dataclasses.replace(again, cells={}) == dataclasses.replace(state, cells={}, changed=set())
     assert cells_of(again)["all"].reports == 6
     assert cells_of(again)["all"].state.tolist() == [2, 0, 4]
@@ -84,7 +84,7 @@ def test_a_blob_has_its_segments_in_ascending_order():
         name: (cell.reports, cell.state.tolist()) for name, cell in cells.items()
     }
     with pytest.raises(StateLost, match=r"has the segments \['DE', 'US:4.3', '~'\]; its document has none"):
-        layout.load(STREAM, after, blobs)
+        layout.load(ldp.Fleet((STREAM,)), after, blobs)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_entries_are_as_wide_as_the_largest_needs(most, width, monkeypatch):
     assert len(blob) == layout.HEADER_BYTES + 3 * width == 50 + 3 * width
     assert [int.from_bytes(blob[50 + width * i :][:width], "little") for i in range(3)] == [1, most, 0]
     monkeypatch.setattr(layout.invariants, "demand_state", lambda *_: None)  # never counted this many
-    again = cells_of(layout.load(STREAM, after, blobs))["all"].state
+    again = cells_of(layout.load(ldp.Fleet((STREAM,)), after, blobs))["all"].state
     assert (again.tolist(), again.dtype) == ([1, most, 0], np.int64)
     again[0] += 2**40  # counted on in full width
 
@@ -114,13 +114,13 @@ def test_invalid_counts_are_never_stored():
 
 def test_an_unchanged_window_keeps_its_blob():
     state, metadata, blobs = committed()
-    again = layout.load(STREAM, metadata, blobs)
+    again = layout.load(ldp.Fleet((STREAM,)), metadata, blobs)
     again.apply(Batch(0, 12, 14, Columns.of([12], [2000], [b""])))
     after, changed = layout.dump(again, metadata, OTHER)
     assert changed == {}
     assert (after.offset, after.commit_id, after.blobs) == (14, OTHER, {NAME: COMMIT})
     assert (
-        cells_of(layout.load(STREAM, after, blobs))["all"].state.tolist()
+        cells_of(layout.load(ldp.Fleet((STREAM,)), after, blobs))["all"].state.tolist()
         == cells_of(state)["all"].state.tolist()
     )
 
@@ -176,7 +176,7 @@ def named_otherwise(metadata):
 def test_damage_is_state_loss(damage, why):
     _, metadata, blobs = committed()
     with pytest.raises(StateLost, match=why):
-        layout.load(STREAM, *damage(metadata, blobs))
+        layout.load(ldp.Fleet((STREAM,)), *damage(metadata, blobs))
 
 
 @pytest.mark.parametrize("field", ["lineage", "epoch", "offset", "commit_id", "blobs", "totals", "checksum"])
@@ -194,27 +194,28 @@ def test_lineages_distinguish_histories():
 
 def test_counts_of_documents_that_the_stream_does_not_have_are_refused():
     _, metadata, blobs = committed()
-    assert layout.load(ldp.Stream("renamed", STREAM.oracle), metadata, blobs).documents.keys() == {"8e9f39d0"}
+    renamed = ldp.Fleet((ldp.Stream("renamed", STREAM.oracle),))
+    assert layout.load(renamed, metadata, blobs).documents.keys() == {"8e9f39d0"}
     other = ldp.Stream("colours", ldp.GRR(epsilon="2", domain_size=3))
     with pytest.raises(
         StateLost, match="the recorded documents are 8e9f39d0; the configuration names none of them"
     ):
-        layout.load(other, metadata, blobs)
+        layout.load(ldp.Fleet((other,)), metadata, blobs)
 
 
 def test_a_document_is_proved_by_its_fingerprint():
     _, metadata, blobs = committed()
     totals = metadata.totals.replace('"epsilon": "1/1"', '"epsilon": "2/1"')
     with pytest.raises(StateLost, match="is recorded as 8e9f39d0"):
-        layout.load(STREAM, dataclasses.replace(metadata, totals=totals), blobs)
+        layout.load(ldp.Fleet((STREAM,)), dataclasses.replace(metadata, totals=totals), blobs)
 
 
 def test_labels_are_sealed_in_stored_documents():
     stream = ldp.Stream("colours", STREAM.oracle, ["red", "green", "blue"])
-    state = PartitionState.fresh(stream, 5)
+    state = PartitionState.fresh(ldp.Fleet((stream,)), 5)
     totals = layout.totals(state)
     assert "green" not in totals
-    again = layout.load(stream, layout.initial(lineage_of("group", "topic"), state), {})
+    again = layout.load(ldp.Fleet((stream,)), layout.initial(lineage_of("group", "topic"), state), {})
     assert again.documents == state.documents
     assert again.document.fingerprint == stream.fingerprint
 
@@ -243,7 +244,7 @@ def test_a_blob_of_another_partition_is_refused():
     state.changed = {key_in(state)}
     _, blobs = layout.dump(state, before, OTHER)  # the same counts of the same offset
     with pytest.raises(StateLost, match="another format, size or commit than the metadata"):
-        layout.load(STREAM, metadata, blobs)
+        layout.load(ldp.Fleet((STREAM,)), metadata, blobs)
 
 
 def test_an_unknown_field_of_metadata_is_lost_state():

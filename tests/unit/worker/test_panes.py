@@ -201,7 +201,7 @@ def stored_and_loaded(state):
     """The state as the next owner has it."""
     state = dataclasses.replace(state, changed=set(state.cells))
     metadata, blobs = layout.dump(state, layout.initial(LINEAGE, state), "ab" * 16)
-    again = layout.load(STREAM, layout.parse(layout.fields(metadata, "k"), "k"), blobs)
+    again = layout.load(ldp.Fleet((STREAM,)), layout.parse(layout.fields(metadata, "k"), "k"), blobs)
     assert said(again) == said(state)
     return again
 
@@ -372,7 +372,9 @@ def test_a_snapshot_has_no_more_windows_than_its_computed_cost(windows):
     assert len(state.panes) == state.offset == most  # it has no capacity for one more
     due = window_progress.decide(Head(), {0: state}, [0], lambda _: False).due
     served = Served(
-        STREAM, "reports", configured=RequestedRule(limits=RecordLimits(None, True, None, windowing))
+        ldp.Fleet((STREAM,)),
+        "reports",
+        configured=RequestedRule(limits=RecordLimits(None, True, None, windowing)),
     )
     assert snapshot_cost(Snapshots(), served).windows == 1 + len(due)
 

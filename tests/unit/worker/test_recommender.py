@@ -184,7 +184,7 @@ class Counted:
     """A store whose one partition has a chosen number of reports."""
 
     def __init__(self):
-        self.state = PartitionState.fresh(STREAM, 0)
+        self.state = PartitionState.fresh(ldp.Fleet((STREAM,)), 0)
         self.metadata = layout.initial(lineage_of("group", "topic-1"), self.state)
 
     def count(self, values):
@@ -224,7 +224,7 @@ class Published:
 def publishing(bench, counted, snapshot_producer):
     """A publisher of a topic with one partition, which it owns."""
     return Publisher(
-        STREAM,
+        ldp.Fleet((STREAM,)),
         Content(QUERIES),
         counted,
         snapshot_producer,

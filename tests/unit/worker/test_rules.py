@@ -126,11 +126,11 @@ def test_a_batch_is_counted_by_the_rule_of_each_offset():
 
 
 def test_rules_are_stored():
-    state = PartitionState.fresh(STREAM, 5, RequestedRule(3, B))
+    state = PartitionState.fresh(ldp.Fleet((STREAM,)), 5, RequestedRule(3, B))
     state.rules.append(Rule(70, 4, A))
     metadata, blobs = layout.dump(state, layout.initial("", state), "ab" * 16)
     assert (
-        layout.load(STREAM, metadata, blobs).rules
+        layout.load(ldp.Fleet((STREAM,)), metadata, blobs).rules
         == naming(STREAM, [Rule(5, 3, B), Rule(70, 4, A)])
         == layout.recorded(metadata)
     )

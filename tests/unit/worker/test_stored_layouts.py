@@ -36,7 +36,7 @@ def read(vector):
     """A stored partition as this version loads it."""
     metadata = layout.parse(vector["fields"], KEY)
     return metadata, layout.load(
-        STREAM, metadata, {name: bytes.fromhex(blob) for name, blob in vector["blobs"].items()}
+        ldp.Fleet((STREAM,)), metadata, {name: bytes.fromhex(blob) for name, blob in vector["blobs"].items()}
     )
 
 
@@ -119,7 +119,7 @@ def test_a_lineage_is_compared_by_its_content_and_not_its_text():
     vector = STORED["counted"]
     metadata = dataclasses.replace(layout.parse(vector["fields"], KEY), lineage=spaced)
     assert layout.parse(layout.fields(metadata, KEY), KEY) == metadata
-    state = PartitionState.fresh(STREAM, 0)
+    state = PartitionState.fresh(ldp.Fleet((STREAM,)), 0)
     assert layout.dump(state, metadata, "ab" * 16)[0].lineage == spaced  # the store compares texts
 
 
@@ -219,11 +219,11 @@ def test_a_head_of_the_current_version_is_read():
         documents={"8e9f39d0": STREAM.hashed.decode()},
         methods=tuple(METHODS),
     )
-    assert read.foreign(STREAM, OURS) == []
-    assert read.foreign(ldp.Stream("colours", ldp.GRR("2", 3)), OURS) == [
+    assert read.foreign(ldp.Fleet((STREAM,)), OURS) == []
+    assert read.foreign(ldp.Fleet((ldp.Stream("colours", ldp.GRR("2", 3)),)), OURS) == [
         "the recorded documents are 8e9f39d0; the configuration names none of them"
     ]
-    assert dataclasses.replace(read, lineage={"group": "x"}).foreign(STREAM, OURS) == [
+    assert dataclasses.replace(read, lineage={"group": "x"}).foreign(ldp.Fleet((STREAM,)), OURS) == [
         f"group 'x' there, {GROUP!r} here"
     ]
 

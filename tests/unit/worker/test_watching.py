@@ -23,7 +23,7 @@ class Told(list):
 
 def watching_of(block):
     told = Told()
-    watching = Watching(STREAM, lambda: 0.0, told)
+    watching = Watching(ldp.Fleet((STREAM,)), lambda: 0.0, told)
     watching._watch._block = watching._watch._block[:block]
     return watching, told
 
@@ -37,7 +37,7 @@ def test_poisoning_reports_raise_alarms_and_recounted_ones_are_skipped():
     watching, told = watching_of(block=8)
     same = frames.encode(STREAM, np.repeat(STREAM.oracle.perturb([1]), 2))
     for again in range(3):
-        state = PartitionState.fresh(STREAM, 0)
+        state = PartitionState.fresh(ldp.Fleet((STREAM,)), 0)
         for start in (0, 2):
             one = batch(start, same, same)
             watching.look(one, state.apply(one).reports)
@@ -58,7 +58,7 @@ def test_each_offset_of_a_partition_is_examined_once():
 
 @pytest.mark.parametrize("configured", [RequestedRule(1, RecordLimits(100, hamming_weight=True)), WINDOWS])
 def test_only_counted_records_are_examined(configured):
-    state = PartitionState.fresh(STREAM, 0, configured)
+    state = PartitionState.fresh(ldp.Fleet((STREAM,)), 0, configured)
     if configured is WINDOWS:
         state.windows.admit(0)
     reports = STREAM.oracle.perturb([1, 2, 3, 4])
@@ -69,7 +69,7 @@ def test_only_counted_records_are_examined(configured):
 
 
 def test_records_over_the_pane_limit_are_not_examined():
-    state = PartitionState.fresh(STREAM, 0, WINDOWS)
+    state = PartitionState.fresh(ldp.Fleet((STREAM,)), 0, WINDOWS)
     state.windows.admit(0)
     most = WINDOWS.limits.windowing.most_panes
     record = frames.encode(STREAM, STREAM.oracle.perturb([1]))
@@ -82,7 +82,10 @@ def test_records_over_the_pane_limit_are_not_examined():
 def test_reports_that_share_memoised_noise_raise_no_alarm():
     declared = Declaration("device", 1, "24h", "memoised", "30d")
     stream, told = ldp.Stream("watched", STREAM.oracle, privacy=declared), Told()
-    watching, same = Watching(stream, lambda: 0.0, told), np.repeat(STREAM.oracle.perturb([1]), 100_000)
+    watching, same = (
+        Watching(ldp.Fleet((stream,)), lambda: 0.0, told),
+        np.repeat(STREAM.oracle.perturb([1]), 100_000),
+    )
     one = batch(0, frames.encode(stream, same[:1]))
     assert watching.look(one, [same])
     assert not watching.look(one, [same])

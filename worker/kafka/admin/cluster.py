@@ -83,7 +83,7 @@ def describe(admin: KafkaAdminClient, config: Config) -> Cluster:
     while True:
         try:
             committed = {
-                s.topic: topics.committed(admin, config.consumer_group(s.stream.name), s.topic) for s in known
+                s.topic: topics.committed(admin, config.consumer_group(s.name), s.topic) for s in known
             }
             break
         except kafka.errors.RetriableError:
@@ -106,7 +106,7 @@ def head(config: Config, served: Served, on_passed: OnPassed) -> Head:
     Raises `StateLost`: the head is invalid, or a newer version wrote it. Raises `Unavailable`: the brokers do not
     answer, or a transaction stays open.
     """
-    identity = config.transactional_id(served.stream.name)
+    identity = config.transactional_id(served.name)
     topic = SnapshotTopic(config.kafka.client(), identity, config.snapshots.topic)
     snapshot_producer = KafkaSnapshotProducer(topic, served.stream, on_passed=on_passed)
     return snapshot_producer.head(decided=True, wait_seconds=brokers.TIMEOUT_SECONDS)

@@ -141,7 +141,7 @@ def specs(config: Config, partitions: int, event_time: bool = False) -> list[Top
     needed = [
         TopicSpec(
             served.topic,
-            f"reports of {served.stream.name}",
+            f"reports of {served.name}",
             partitions,
             {"cleanup.policy": "delete"}
             | clock(served, event_time)

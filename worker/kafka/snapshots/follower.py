@@ -56,7 +56,7 @@ class Follower:
         on_passed: reading.OnPassed = reading.ignore,
     ) -> None:
         self._partition = TopicPartition(config.snapshots.topic, PARTITION)
-        self._most = {served.stream.name: most_kept(served) for served in config.streams}
+        self._most = {served.name: most_kept(served) for served in config.streams}
         self._settings, self._idle_seconds = config.kafka.client(), idle_seconds
         self._connect, self._on_passed = consumer or self._consumer, on_passed
         self._changed = threading.Condition()

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import cast
 
+import ldp
 from ldp.query import SetQuery, TopQuery
 from ldp.snapshot.assembling import assemble_released
 from tests.support.memory.process import Silence
@@ -75,7 +76,7 @@ class World:
     def publisher_of(self, retain, rows=None, **content):
         silence = cast(Events, Silence())
         return Publisher(
-            self.stream,
+            ldp.Fleet((self.stream,)),
             Content(self.queries, retain=retain, rows=rows or RowTopic(), **content),
             self,
             self,

@@ -47,7 +47,7 @@ every_stream = pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS.k
 
 def counted_by_worker(stream, records, start=0, cuts=(), recorded=None):
     """The worker's path over the same records, in batches cut at the given indices."""
-    state = PartitionState.fresh(stream, start)
+    state = PartitionState.fresh(ldp.Fleet((stream,)), start)
     state.rules = naming(stream, recorded or state.rules)
     edges = [0, *cuts, len(records)]
     for first, last in pairwise(edges):

@@ -46,7 +46,9 @@ def log(n=50, seed=1):
 
 def stored(state, group=GROUP, stream=STREAM):
     """The store after a commit of a state."""
-    before = layout.initial(lineage_of(group, "topic-id"), PartitionState.fresh(stream, state.start))
+    before = layout.initial(
+        lineage_of(group, "topic-id"), PartitionState.fresh(ldp.Fleet((stream,)), state.start)
+    )
     metadata, blobs = layout.dump(state, before, COMMIT)
     return layout.fields(metadata, KEY), dict(blobs)
 
@@ -82,7 +84,8 @@ def test_the_comparison_ends_at_the_stored_offset():
 def test_an_empty_count_is_equal():
     empty = ({}, {NAME: None})
     assert verify(empty, log()) == PartitionVerdict(0, None, 0, lag=50)
-    claimed = layout.fields(layout.initial(lineage_of(GROUP, "t"), PartitionState.fresh(STREAM, START)), KEY)
+    fresh = PartitionState.fresh(ldp.Fleet((STREAM,)), START)
+    claimed = layout.fields(layout.initial(lineage_of(GROUP, "t"), fresh), KEY)
     assert verify((claimed, {NAME: None}), log()) == PartitionVerdict(0, START, START, lag=50)
 
 

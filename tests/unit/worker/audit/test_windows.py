@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+import ldp
 from tests.support.cells import cells_of, key_in
 from tests.unit.worker.audit.streams import STREAMS, frame, some_reports
 from worker.audit.comparison import assess
@@ -43,7 +44,7 @@ class Counting:
 
     def __init__(self, rng, records, limits, changes=(), stream=STREAM, start=START):
         self.rng, self.records, self.stream = rng, records, stream
-        self.state = PartitionState.fresh(stream, start, RequestedRule(1, limits))
+        self.state = PartitionState.fresh(ldp.Fleet((stream,)), start, RequestedRule(1, limits))
         if changes:
             rules = [Rule(offset, 2 + i, other) for i, (offset, other) in enumerate(changes)]
             self.state.set_rules([*self.state.rules, *rules])
@@ -66,7 +67,7 @@ class Counting:
 
 
 def stored(state, stream=STREAM):
-    before = layout.initial(lineage_of(GROUP, "t"), PartitionState.fresh(stream, state.start))
+    before = layout.initial(lineage_of(GROUP, "t"), PartitionState.fresh(ldp.Fleet((stream,)), state.start))
     state.changed = {*state.cells}
     metadata, blobs = layout.dump(state, before, COMMIT)
     return layout.fields(metadata, layout.meta_key("s", 0)), dict(blobs)

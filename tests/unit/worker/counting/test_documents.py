@@ -67,9 +67,9 @@ def test_a_publisher_refuses_counts_of_another_document() -> None:
 def test_renamed_documents_are_of_the_same_stream() -> None:
     world = counted()
     metadata = world.stored[0].metadata
-    demand_ours(ldp.Stream("renamed", STREAM.oracle), 0, metadata, metadata.lineage)
+    demand_ours(ldp.Fleet((ldp.Stream("renamed", STREAM.oracle),)), 0, metadata, metadata.lineage)
     with pytest.raises(StateLost, match=r"totals '{}' cannot be read"):
-        demand_ours(STREAM, 0, replace(metadata, totals="{}"), metadata.lineage)
+        demand_ours(ldp.Fleet((STREAM,)), 0, replace(metadata, totals="{}"), metadata.lineage)
 
 
 def test_the_first_document_is_recorded_with_the_first_rule() -> None:

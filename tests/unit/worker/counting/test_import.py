@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ldp
 from ldp.offset_range import OffsetRange
 from ldp.state import State
 from tests.support.memory.standalone import Importer, batch
@@ -239,7 +240,7 @@ def test_an_import_begins_at_the_log_start() -> None:
     assert "the log has earlier records from offset 0 on" in refusal(world, batch(world, 0, 4, 8))
     # a range without records is not a hole
     assert imported(world, batch(world, 0, 3, 8)) == [(0, False)]
-    assert layout.load(world.stream, *vars(world.stored[0]).values()).start == 0
+    assert layout.load(ldp.Fleet((world.stream,)), *vars(world.stored[0]).values()).start == 0
     count_all(world, alone(world, 1))
     world.verify(0)
 
@@ -263,7 +264,7 @@ def test_the_log_continues_where_an_import_ends(first: int, start: int, offset: 
         return
     imported(world, history)
     count_all(world, alone(world, 1))
-    state = layout.load(world.stream, *vars(world.stored[0]).values())
+    state = layout.load(ldp.Fleet((world.stream,)), *vars(world.stored[0]).values())
     assert (state.start, state.gaps) == (start, [])
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import ldp
 from tests.support.memory import Process
 from tests.unit.worker.counting.still import STREAM, Still, alone, count_all, lie_once, shifted
 from worker.counting import layout
@@ -77,7 +78,7 @@ def test_one_wrong_answer_at_a_claim_loses_nothing(
     else:
         lie_once(side, name, change)
     count_all(world, process)
-    state = layout.load(STREAM, world.stored[0].metadata, world.stored[0].blobs)
+    state = layout.load(ldp.Fleet((STREAM,)), world.stored[0].metadata, world.stored[0].blobs)
     assert (state.start, state.offset, state.gaps) == (world.firsts[0], 10, [])
     world.verify(0)
 

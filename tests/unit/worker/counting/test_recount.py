@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import ldp
 from tests.support.cells import ruled
 from tests.support.memory import Process, World
 from tests.unit.worker.counting.still import STREAM, Still, alone, count_all, lie_once, shifted
@@ -37,7 +38,7 @@ def gapped(world: Still) -> Process:
 
 
 def stored(world: World) -> PartitionState:
-    return layout.load(STREAM, world.stored[0].metadata, world.stored[0].blobs)
+    return layout.load(ldp.Fleet((STREAM,)), world.stored[0].metadata, world.stored[0].blobs)
 
 
 def told(world: Still) -> None:

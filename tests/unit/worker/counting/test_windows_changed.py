@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ldp
 from ldp.snapshot import Closed
 from tests.support.cells import key_in
 from tests.unit.worker.counting.still import STREAM, alone, count_all, turn
@@ -83,7 +84,9 @@ def test_a_former_publisher_does_not_report_full_coverage() -> None:
 def of_seconds(closed: int, starts: range) -> PartitionState:
     """A partition that has counted one report in each of some seconds."""
     state = PartitionState.fresh(
-        STREAM, 0, RequestedRule(1, RecordLimits(9, True, None, Windowing(("all", "1s"), 60_000)))
+        ldp.Fleet((STREAM,)),
+        0,
+        RequestedRule(1, RecordLimits(9, True, None, Windowing(("all", "1s"), 60_000))),
     )
     state.windows.admitted_from, state.windows.closed, state.windows.watermark = 0, closed, closed
     for start in starts:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+import ldp
 from ldp import frames
 from tests.support.memory import Process
 from tests.support.memory.topics import milli
@@ -40,7 +41,7 @@ class Windowed(Still):
 
     def state(self, partition: int = 0) -> PartitionState:
         stored = self.stored[partition]
-        return layout.load(self.stream, stored.metadata, stored.blobs)
+        return layout.load(ldp.Fleet((self.stream,)), stored.metadata, stored.blobs)
 
 
 def settle(world: Windowed, *processes: Process, turns: int = 12) -> None:
