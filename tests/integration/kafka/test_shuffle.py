@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import secrets
 import signal
 import time
 import urllib.request
@@ -18,8 +19,9 @@ import ldp
 from ldp import frames, wire
 from tests.long.kills.dying import Aim
 from tests.long.kills.steps import SHUFFLING
-from tests.support.harness import until
+from tests.support.harness import World, until
 from tests.support.harness.front import events, expel, records, started
+from tests.support.harness.truth import base
 from worker import config
 from worker.kafka.client import topics
 
@@ -295,3 +297,60 @@ def test_uploads_that_cannot_be_deleted_are_reported(kafka, tmp_path):
         intake.upload(BATCH)
         intake.wait_for(3 * BATCH)
         assert intake.events("intake.retry") == []
+
+
+def test_windows_contain_the_uploads_of_their_time_after_an_outage(kafka, redis_url, admin, tmp_path):
+    """With producers' timestamps, and a `grace` that covers the outage."""
+    name, hour, midnight = f"s{uuid4().hex[:10]}-intake", 60 * MINUTE, 1_767_225_600_000
+    own_time = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
+    admin.create_topics({name: {"num_partitions": 1, "replication_factor": 1, "configs": own_time}})
+    table = {"windows": ["1h"], "grace": "3h", "max_out_of_orderness": "1m"}
+    table |= {"intake": name, "shuffle_batch_size": BATCH}
+    sent = {}
+    with World(kafka, redis_url, tmp_path, partitions=2, reports=own_time, **table) as world:
+
+        def note(h, count):
+            reports = world.draw(count)
+            sent.setdefault(h, []).append(reports)
+            world.sent.reports.append(reports)
+            return frames.encode(world.stream, reports)
+
+        def upload(h, uploads=2 * BATCH):
+            for i in range(uploads):
+                value, when = note(h, 1 + i), midnight + h * hour + 5 * i * MINUTE
+                world.producer.send(name, value, secrets.token_bytes(16), timestamp_ms=when).get(30)
+
+        def shuffle(number):
+            shuffler = started("shuffle", world.toml, tmp_path / f"shuffler-{number}.log")
+            stack.callback(shuffler.wait)
+            stack.callback(shuffler.kill)
+            return shuffler
+
+        with contextlib.ExitStack() as stack:
+            stack.callback(admin.delete_topics, [name])
+            world.start()
+            first = shuffle(0)
+            upload(0)
+            until(lambda: world.covered().reports == world.n, "hour 0 is counted")
+            first.terminate()
+            assert first.wait(20) == 0
+            # during the outage, devices upload in hours 1 to 3, and other producers in hour 3
+            for h in (1, 2, 3):
+                upload(h)
+            for partition in range(world.partitions):
+                world.put(note(3, 5), partition, timestamp=midnight + 3 * hour).get(30)
+            shuffle(1)
+            upload(8)
+            until(lambda: world.covered().reports == world.n, "all hours are counted")
+
+        def final():
+            windows = [window for window in world.snapshots.windows() if window.name == "1h"]
+            return [(window.start - midnight) // hour for window in windows if window.final] == [0, 1, 2, 3]
+
+        until(final, "hours 0 to 3 are final")
+        for h in range(4):
+            read, reports = world.snapshots.window("1h", midnight + h * hour), np.concatenate(sent[h])
+            assert read.reports == reports.size, h
+            np.testing.assert_allclose(
+                read.bodies["base"].frequencies, base(world.stream, reports), atol=1e-9
+            )
