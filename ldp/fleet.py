@@ -26,6 +26,7 @@ Sets use the same equations with the documents that have every label of the set 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -40,7 +41,7 @@ from ldp.estimate import Estimate, Indices, Vector, check_estimate
 from ldp.intervals import confidence_sequence, score
 from ldp.intervals.score import Of
 from ldp.notebook import Displayed
-from ldp.stream import Stream
+from ldp.stream import Stream, where
 from ldp.summation import exact_sum
 
 _LEAST = 1e-300  # Least variance, so that weights by variance exist
@@ -56,8 +57,6 @@ class Fleet:
     Attributes:
         documents: at least one, in the order in which they were recorded.
         retired: fingerprints of the documents that are no longer accepted.
-        labels: the joined labels, or None.
-        places: for each document, the joined index of each of its values.
 
     Raises:
         ValueError: no document, one document twice, or documents with and without labels.
@@ -73,8 +72,6 @@ class Fleet:
 
     documents: tuple[Stream, ...]
     retired: frozenset[bytes] = frozenset()
-    labels: tuple[str, ...] | None = field(init=False, repr=False)
-    places: tuple[Indices, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.documents:
@@ -87,14 +84,22 @@ class Fleet:
         if len(set(fingerprints)) < len(fingerprints):
             twice = next(each for each in fingerprints if fingerprints.count(each) > 1)
             raise ValueError(f"document {twice.hex()} is a duplicate; list each document once")
-        index: dict[object, int] = {}
-        places = (
-            [index.setdefault(name, len(index)) for name in each.labels or range(each.oracle.domain_size)]
-            for each in self.documents
-        )
-        object.__setattr__(self, "places", tuple(np.array(each, np.intp) for each in places))
-        labelled = self.documents[0].labels is not None
-        object.__setattr__(self, "labels", tuple(map(str, index)) if labelled else None)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...] | None:
+        """The joined labels, or None."""
+        first, *more = (document.labels for document in self.documents)
+        if first is None or not more:
+            return first
+        return tuple(dict.fromkeys(itertools.chain(first, *(each or () for each in more))))
+
+    @cached_property
+    def places(self) -> tuple[Indices, ...]:
+        """For each document, the joined index of each of its values."""
+        if self.labels is None or len(self.documents) == 1:
+            return tuple(np.arange(each.oracle.domain_size) for each in self.documents)
+        index = {label: i for i, label in enumerate(self.labels)}
+        return tuple(np.array([index[x] for x in each.labels or ()], np.intp) for each in self.documents)
 
     @property
     def name(self) -> str:
@@ -104,7 +109,9 @@ class Fleet:
     @cached_property
     def size(self) -> int:
         """The number of joined values."""
-        return 1 + max(int(places.max()) for places in self.places)
+        if self.labels is not None:
+            return len(self.labels)
+        return max(each.oracle.domain_size for each in self.documents)
 
     @property
     def live(self) -> list[int]:
@@ -118,6 +125,13 @@ class Fleet:
         for indices, places in zip(own, self.places, strict=True):
             indices[places] = np.arange(places.size)
         return own
+
+    def where(self, *predicates: str | Callable[[str], object]) -> tuple[int, ...]:
+        """Returns the joined indices of the labels that satisfy a predicate.
+
+        See `ldp.Stream.where`.
+        """
+        return where(self.name, self.labels, *predicates)
 
     def having(self, values: Indices) -> dict[int, Indices]:
         """Returns the documents that have all values, with the indices there.

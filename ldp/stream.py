@@ -134,14 +134,7 @@ class Stream:
             >>> stream.where("heart*", "*suit"), stream.where(lambda label: " " not in label)
             ((0, 2, 3), (2,))
         """
-        if self.labels is None:
-            raise ValueError(f"stream {self.name} has no labels; predicates need labels")
-        if not predicates:
-            raise ValueError("no predicate given; at least one is needed")
-        found: set[int] = set()
-        for predicate in predicates:
-            found.update(_satisfying(self.labels, predicate))
-        return tuple(sorted(found))
+        return where(self.name, self.labels, *predicates)
 
     @classmethod
     def from_document(cls, name: str, document: Mapping[str, Any]) -> Stream:
@@ -256,6 +249,20 @@ def _few(faults: list[str]) -> str:
     """Joins faults, at most 20 of them."""
     more = [f"{len(faults) - _LISTED:,} more"] if len(faults) > _LISTED else []
     return "; ".join(faults[:_LISTED] + more)
+
+
+def where(
+    name: str, labels: tuple[str, ...] | None, *predicates: str | Callable[[str], object]
+) -> tuple[int, ...]:
+    """Returns the indices of matching labels; see `Stream.where`."""
+    if labels is None:
+        raise ValueError(f"stream {name} has no labels; predicates need labels")
+    if not predicates:
+        raise ValueError("no predicate given; at least one is needed")
+    found: set[int] = set()
+    for predicate in predicates:
+        found.update(_satisfying(labels, predicate))
+    return tuple(sorted(found))
 
 
 def _satisfying(labels: tuple[str, ...], predicate: object) -> list[int]:

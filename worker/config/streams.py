@@ -1,18 +1,14 @@
 """Streams of a configuration."""
 
-import itertools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import ldp
-from ldp import files
 from ldp.arguments import as_integer
-from ldp.oracles import PROTOCOLS, parameters_of
-from ldp.privacy.declaration import Declaration
-from worker.config.faults import ConfigError, key_in, reason, refuse_doubles
-from worker.config.redaction import is_showable, said, shown_path
+from worker.config.documents import inline
+from worker.config.faults import ConfigError, refuse_doubles
+from worker.config.redaction import said
 from worker.config.schema import QueryTable, StreamTable
 from worker.config.windows import Cost, cost, refuse_absurd, retained, windowing_of
 from worker.counting.rules import RecordLimits, RequestedRule
@@ -52,6 +48,22 @@ class Served:
         """The newest document, which new clients hold."""
         return self.fleet.documents[0]
 
+    def queries_of(self, fleet: ldp.Fleet) -> tuple[ldp.query.Query, ...]:
+        """Returns the queries with the joined indices of another fleet.
+
+        The fleet has the labels of the configured one, in any order.
+        """
+        labels, there = self.fleet.labels, fleet.labels
+        if labels is None or there is None or labels == there:
+            return self.queries
+        index = {label: i for i, label in enumerate(there)}
+        return tuple(
+            replace(query, values=tuple(index[labels[i]] for i in query.values))
+            if isinstance(query, ldp.query.SetQuery)
+            else query
+            for query in self.queries
+        )
+
     @property
     def cost(self) -> Cost | None:
         """Cost of the stream's windows; None without windows."""
@@ -63,30 +75,14 @@ def served_from(
     table: StreamTable, key: str, folder: Path, max_batch_bytes: int, fewest_new: int = 0
 ) -> Served:
     """Builds a stream from its table; raises ConfigError for the first fault."""
-    labels, declared = _labels(table, key, folder), _declared(table, key)
-    size = table.domain_size if table.domain_size is not None else len(labels or ())
-    if not size:
-        given = "nothing" if table.domain_size is None else "0"
-        raise ConfigError(
-            f"{key}.domain_size: {given} given; a whole number of at least 1 is needed, or labels"
-        )
-    parameters = _parameters(table, key)
-    try:
-        oracle = ldp.oracle(table.protocol, table.epsilon, size, **parameters)
-    except (TypeError, ValueError) as error:
-        what = _redacted(error, (table.protocol, table.epsilon, *parameters.values()))
-        raise ConfigError(f"{key}.{key_in(what, table.model_fields_set, 'protocol')}: {what}") from None
-    try:
-        stream = ldp.Stream(table.name, oracle, None if labels is None else tuple(labels), declared)
-    except ValueError as error:
-        raise ConfigError(f"{key}.labels: {str(error).removeprefix(f'stream {table.name}: ')}") from None
-    queries = _queries(table.queries, stream, key)
+    fleet = ldp.Fleet((inline(table, key, folder),))
+    queries = _queries(table.queries, fleet, key)
     windowing, retain = windowing_of(table, key), retained(table)
     limits = RecordLimits(
         table.most_reports, True, max_batch_bytes, windowing, fewest_new if fewest_new > 1 else 0
     )
     served = Served(
-        ldp.Fleet((stream,)),
+        fleet,
         table.topic,
         queries,
         RequestedRule(table.revision, limits),
@@ -102,72 +98,31 @@ def served_from(
     return served
 
 
-def _parameters(table: StreamTable, key: str) -> dict[str, Any]:
-    known = table.protocol in PROTOCOLS
-    every = sorted({name for protocol in PROTOCOLS for name in parameters_of(protocol)})
-    parameters = {name: value for name in every if (value := getattr(table, name)) is not None}
-    takes = parameters_of(table.protocol) if known else every
-    for name, value in parameters.items():
-        if name not in takes:
-            allowed = f"{table.protocol} takes {' and '.join(takes) or 'no parameters of its own'}"
-            raise ConfigError(f"{key}.{name}: {value!r} given; {allowed}")
-    if known and "epsilon" in PROTOCOLS[table.protocol][0].exact and table.epsilon is None:
-        raise ConfigError(f"{key}.epsilon: no value given; {table.protocol} needs one")
-    return parameters
-
-
-def _declared(table: StreamTable, key: str) -> Declaration | None:
-    try:
-        return None if table.privacy is None else Declaration.from_document(table.privacy)
-    except (TypeError, ValueError) as error:
-        texts = itertools.chain(*(table.privacy or {}).items())
-        raise ConfigError(f"{key}.privacy: {_redacted(error, texts)}") from None
-
-
-def _redacted(error: Exception, given: Iterable[object]) -> str:
-    """Returns an error's text without given texts that can be secrets."""
-    what = str(error)
-    for text in map(str, given):
-        if not is_showable(text):
-            what = what.replace(repr(text), "a text").replace(text, "a text")
-    return what
-
-
-def _labels(table: StreamTable, key: str, folder: Path) -> list[str] | None:
-    if not isinstance(table.labels, Path):
-        return table.labels
-    path = folder / table.labels
-    try:
-        return files.labels(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{key}.labels: {shown_path(path)} cannot be read ({reason(error)})") from None
-
-
-def _queries(tables: Sequence[QueryTable], stream: ldp.Stream, key: str) -> tuple[ldp.query.Query, ...]:
+def _queries(tables: Sequence[QueryTable], fleet: ldp.Fleet, key: str) -> tuple[ldp.query.Query, ...]:
     refuse_doubles((f"{key}.queries[{i}].name", table.name) for i, table in enumerate(tables))
     queries = []
     for i, table in enumerate(tables):
         try:
-            queries.append(_query(table, stream))
+            queries.append(_query(table, fleet))
         except ValueError as error:
             (given,) = table.model_fields_set - {"name"}
             raise ConfigError(f"{key}.queries[{i}].{given}: {error}") from None
-    return sum(ldp.query.of_domain(queries, stream.oracle.domain_size), ())
+    return sum(ldp.query.of_domain(queries, fleet.size), ())
 
 
-def _query(table: QueryTable, stream: ldp.Stream) -> ldp.query.Query:
-    size = stream.oracle.domain_size
+def _query(table: QueryTable, fleet: ldp.Fleet) -> ldp.query.Query:
+    """Returns a query; its indices are joined indices of the fleet."""
     if table.top is not None:
-        return ldp.query.TopQuery(table.name, as_integer("top", table.top, 1, size))
+        return ldp.query.TopQuery(table.name, as_integer("top", table.top, 1, fleet.size))
     if table.where is not None:
-        return ldp.query.SetQuery(table.name, stream.where(*table.where))
-    index = {label: i for i, label in enumerate(stream.labels or ())}
+        return ldp.query.SetQuery(table.name, fleet.where(*table.where))
+    index = {label: i for i, label in enumerate(fleet.labels or ())}
+    several = fleet.labels is not None and len(fleet.documents) > 1
+    allowed = "a label" if several else f"a label or a whole number from 0 to {fleet.size - 1}"
     values = []
     for value in table.values or ():
-        i = index.get(value, -1) if isinstance(value, str) else value
-        if not 0 <= i < size:
-            raise ValueError(
-                f"{said('streams', value)} given; allowed is a label or a whole number from 0 to {size - 1}"
-            )
+        i = index.get(value, -1) if isinstance(value, str) else -1 if several else value
+        if not 0 <= i < fleet.size:
+            raise ValueError(f"{said('streams', value)} given; allowed is {allowed}")
         values.append(i)
     return ldp.query.SetQuery(table.name, tuple(values))

@@ -1,0 +1,128 @@
+"""Documents in files, and queries of several documents."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import ldp
+from ldp.query import SetQuery, TopQuery
+from worker.config import ConfigError, Served
+from worker.config.documents import from_files
+from worker.config.schema import QueryTable
+from worker.config.streams import _queries
+
+OLD = ldp.Stream("s", ldp.GRR("1", 3), ["red", "blue", "grey"])
+NEW = ldp.Stream("s", ldp.OUE("2", 3), ["blue", "green", "red"])
+# two documents of which the SHA-256 begins with the same four bytes
+COLLIDING = [ldp.Stream("s", ldp.GRR("1", 2), ["no", f"yes {i}"]) for i in (42406, 49502)]
+
+
+def written(folder, **documents):
+    for name, stream in documents.items():
+        body = stream.document() if isinstance(stream, ldp.Stream) else stream
+        (folder / f"{name}.json").write_text(json.dumps(body), encoding="utf-8")
+    return [Path(f"{name}.json") for name in documents]
+
+
+def fault(folder, live, retired=()):
+    with pytest.raises(ConfigError) as caught:
+        from_files("s", live, retired, "streams[0]", folder)
+    return str(caught.value).replace(f"{folder}/", "")
+
+
+def test_documents_are_read_in_order_and_retired_ones_are_last(tmp_path):
+    new, old, third = written(tmp_path, new=NEW, old=OLD, third=COLLIDING[0])
+    fleet = from_files("s", [new, old], [third], "streams[0]", tmp_path)
+    assert fleet == ldp.Fleet((NEW, OLD, COLLIDING[0]), frozenset([COLLIDING[0].fingerprint]))
+    assert fleet.labels == ("blue", "green", "red", "grey", "no", "yes 42406")
+    assert from_files("s", [tmp_path / "new.json"], [], "streams[0]", Path("elsewhere")).documents == (NEW,)
+
+
+def test_files_without_a_document(tmp_path):
+    sealed = {**OLD.document(), "labels": 64 * "a"}
+    (tmp_path / "text.json").write_text("protocol = 'grr'", encoding="utf-8")
+    listed, incomplete, unsaved = written(tmp_path, listed=[1], incomplete={"protocol": "grr"}, sealed=sealed)
+    prefix, hint = "streams[0].documents[0]: ", "; ldp-worker document prints one"
+    for path, expected in [
+        ("none.json", "none.json cannot be read (No such file or directory)"),
+        (
+            "text.json",
+            f"text.json is not a document (not JSON: Expecting value: line 1 column 1 (char 0)){hint}",
+        ),
+        (listed, f"listed.json is not a document (the document must be a JSON object, not list){hint}"),
+        (
+            unsaved,
+            "sealed.json is not a document (it has the SHA-256 of the labels; a document with its labels is needed)"
+            f"{hint}",
+        ),
+    ]:
+        assert fault(tmp_path, [Path(path)]) == prefix + expected
+    assert fault(tmp_path, [incomplete]).startswith(
+        f"{prefix}incomplete.json is not a document (the document has the keys"
+    )
+
+
+def test_documents_that_are_listed_twice(tmp_path):
+    new, old, copy = written(tmp_path, new=NEW, old=OLD, copy=OLD)
+    name = f"document {OLD.fingerprint.hex()}"
+    assert fault(tmp_path, [new, old, copy]) == (
+        f"streams[0].documents[2]: {name} is in documents[1], too; list it once"
+    )
+    assert (
+        fault(tmp_path, [new], [old, copy])
+        == f"streams[0].retired[1]: {name} is in retired[0], too; list it once"
+    )
+    assert fault(tmp_path, [new, old], [copy]) == (
+        f"streams[0].retired[0]: {name} is in documents[1], too; allowed is one of documents and retired"
+    )
+
+
+def test_documents_whose_fingerprints_collide(tmp_path):
+    one, other = COLLIDING
+    assert one.fingerprint == other.fingerprint and one.hashed != other.hashed
+    paths = written(tmp_path, one=one, other=other)
+    why = (
+        "its fingerprint 05f2970f is that of documents[0], which is another document; change one of them, for example"
+        " the order of its labels"
+    )
+    assert fault(tmp_path, paths) == f"streams[0].documents[1]: {why}"
+    assert fault(tmp_path, paths[:1], paths[1:]) == f"streams[0].retired[0]: {why}"
+
+
+def test_documents_with_and_without_labels(tmp_path):
+    paths = written(tmp_path, new=NEW, bits=ldp.Stream("s", ldp.OUE("1", 3)))
+    assert fault(tmp_path, paths) == (
+        "streams[0].documents: some documents have labels and some have none; give all documents labels, or none"
+    )
+
+
+def asked(fleet, **query):
+    return _queries([QueryTable(name="q", **query)], fleet, "streams[0]")
+
+
+def test_queries_of_several_documents_name_labels():
+    fleet = ldp.Fleet((NEW, OLD))
+    assert fleet.labels == ("blue", "green", "red", "grey")
+    assert asked(fleet, values=["grey", "blue"]) == (SetQuery("q", (3, 0)),)
+    assert asked(fleet, where=["gre*"]) == (SetQuery("q", (1, 3)),)
+    assert asked(fleet, top=4) == (TopQuery("q", 4),)
+    for values in ([0], ["grey", 1], ["gold"]):
+        with pytest.raises(
+            ConfigError, match=r"^streams\[0\]\.queries\[0\]\.values: .* given; allowed is a label$"
+        ):
+            asked(fleet, values=values)
+    with pytest.raises(ConfigError, match="top is 5; allowed is 1 to 4"):
+        asked(fleet, top=5)
+    assert asked(ldp.Fleet((NEW,)), values=[2]) == (SetQuery("q", (2,)),)
+    bits = ldp.Fleet(tuple(ldp.Stream("s", ldp.OUE(epsilon, d)) for epsilon, d in (("1", 3), ("2", 5))))
+    assert asked(bits, values=[4]) == (SetQuery("q", (4,)),)
+
+
+def test_queries_follow_their_labels_into_another_order():
+    queries = (SetQuery("q", (3, 0)), TopQuery("t", 2))
+    served = Served(ldp.Fleet((NEW, OLD)), "reports", queries)
+    assert served.queries_of(ldp.Fleet((NEW, OLD))) is queries
+    recorded = ldp.Fleet((OLD, NEW))
+    assert recorded.labels == ("red", "blue", "grey", "green")
+    assert served.queries_of(recorded) == (SetQuery("q", (2, 1)), TopQuery("t", 2))
