@@ -21,6 +21,9 @@ error x of f̃_v changes V by B·x on average, where B is the mean of B_r, weigh
 error in proportion to their variances. (These weights have f̃_r clipped to [0, 1].) The result is the score interval
 with the variance (V + B·(f − f̃_v))/n_v at f. For one document, it is the document's own interval.
 
+If users are a sample of a population, and devices have k_r reports of document r, the sample adds the variance
+Σ w_r·k_r·E_r(x − f)²/n_v, where x is 1 for a user with the value and 0 for others: E_r(x − f)² = f_r(1−f)² + (1−f_r)f².
+
 Sets use the same equations with the documents that have every label of the set (`ldp.query`).
 """
 
@@ -45,6 +48,7 @@ from ldp.stream import Stream, where
 from ldp.summation import exact_sum
 
 _LEAST = 1e-300  # Least variance, so that weights by variance exist
+_RARE = 1e-9  # Least share of users with and without a value, for the same reason
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,7 @@ class Fleet:
     retired: frozenset[bytes] = frozenset()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "documents", tuple(self.documents))
         if not self.documents:
             raise ValueError("there are 0 documents; at least one is needed")
         if len({document.labels is None for document in self.documents}) > 1:
@@ -307,8 +312,9 @@ class FleetEstimate(Displayed):
     ) -> tuple[Vector, Vector]:
         """Returns anytime-valid intervals around Base for `values`, or for all.
 
-        They cover the share among the n_v reports, at all times simultaneously until a document is added; see
-        `Estimate.anytime_interval`. The documents' shares may differ and change.
+        They cover the share among the n_v reports, at all times simultaneously; see `Estimate.anytime_interval`. The
+        documents' shares may differ and change. The intervals hold for one fleet, so add a document before its first
+        report.
 
         Returns:
             Two (k,) vectors, low and high, in [0, 1], with NaN as unknown. O(k) per document.
@@ -322,8 +328,9 @@ class FleetEstimate(Displayed):
         counts, reports = np.zeros((2, len(self.estimates), places.size))
         for row, (one, own) in enumerate(zip(self.estimates, self.fleet.own, strict=True)):
             if one is not None:
-                one.refuse_memoised("anytime-valid intervals")
                 has = own[places] >= 0
+                if has.any():
+                    one.refuse_memoised("anytime-valid intervals")
                 counts[row, has], reports[row, has] = one.known_counts(own[places][has]), one.n
         channels = [(float(each.oracle.p), float(each.oracle.q)) for each in self.fleet.documents]
         low, high = confidence_sequence.of_documents(counts, reports, channels, level)
@@ -396,7 +403,7 @@ def _described(estimate: Estimate, document: Stream) -> Estimate:
         raise ValueError(
             "an estimate has other labels than its document; give estimates in the documents' order"
         )
-    return replace(estimate, labels=document.labels, privacy=document.privacy)
+    return replace(estimate, labels=document.labels, privacy=estimate.privacy or document.privacy)
 
 
 Part = tuple[Estimate, Vector, float, float]
@@ -424,7 +431,17 @@ def score_interval(
     estimated, variance = mix(frequencies for _, frequencies, _, _ in parts), mix(variances)
     bend = mix(b * v for b, v in zip(steep, likely, strict=True)) / mix(likely)
     absent = variance - bend * estimated
-    per_device = max(one.per_device for one, *_ in parts)
+    per_device = _per_device(mix, parts) if of == "population" else np.ones(1)
     return score.interval(
         estimated, 1, Fraction(1), (absent + bend) / n, absent / n, level, of, per_device / n
     )
+
+
+def _per_device(mix: Callable[[Iterable[Vector]], Vector], parts: Sequence[Part]) -> Vector:
+    """Returns the mean of k_r, weighted by Σ w_r·E_r(x − f)²."""
+    present = [np.clip(frequencies, _RARE, 1.0 - _RARE) for _, frequencies, _, _ in parts]
+    repeats = [one.per_device for one, *_ in parts]
+    f = mix(present)
+    with_value = mix(k * each for k, each in zip(repeats, present, strict=True))
+    without = mix(k * (1.0 - each) for k, each in zip(repeats, present, strict=True))
+    return np.asarray((1.0 - f) / f * with_value + f / (1.0 - f) * without)

@@ -246,19 +246,26 @@ def anytime_interval(
         TypeError: as for `interval`.
     """
     if isinstance(estimate, FleetEstimate):
-        _, parts = estimate.parts(subset)
-        if parts[0][2].size == 1:
-            (low,), (high,) = estimate.anytime_interval(level, subset)
-            return float(low), float(high)
-        for _, one, _ in parts:
-            one.refuse_memoised("anytime-valid intervals")
-        sets = [SetVariance(one.oracle, own) for _, one, own in parts]
-        totals = np.array([one.known_counts(own).sum() for _, one, own in parts])
-        reports = np.array([float(one.n) for _, one, _ in parts])
-        moments, laws = [each.moments() for each in sets], [each.laws() for each in sets]
-        return confidence_sequence.of_document_sets(totals, reports, moments, laws, level)
+        return _anytime_of_fleet(estimate, subset, level)
     check_estimate(estimate)
     return SetVariance(estimate.oracle, estimate.indices(subset)).anytime_interval(estimate, level)
+
+
+def _anytime_of_fleet(estimate: FleetEstimate, subset: npt.ArrayLike, level: float) -> tuple[float, float]:
+    _, parts = estimate.parts(subset)
+    if parts[0][2].size == 1:
+        (low,), (high,) = estimate.anytime_interval(level, subset)
+        return float(low), float(high)
+    for _, one, _ in parts:
+        one.refuse_memoised("anytime-valid intervals")
+    # documents without reports, too, so that their first report does not change the bounds that are tried
+    having = estimate.fleet.having(estimate.indices(subset))
+    sets = [SetVariance(estimate.fleet.documents[number].oracle, own) for number, own in having.items()]
+    counted = [(estimate.estimates[number], own) for number, own in having.items()]
+    totals = np.array([0.0 if one is None else one.known_counts(own).sum() for one, own in counted])
+    reports = np.array([0.0 if one is None else float(one.n) for one, _ in counted])
+    moments, laws = [each.moments() for each in sets], [each.laws() for each in sets]
+    return confidence_sequence.of_document_sets(totals, reports, moments, laws, level)
 
 
 def top(estimate: Estimate | FleetEstimate, k: int) -> Indices:

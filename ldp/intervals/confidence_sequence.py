@@ -146,8 +146,8 @@ def of_document_sets(
 ) -> tuple[float, float]:
     """Returns the anytime-valid interval of a set from several documents.
 
-    `totals` and `reports` are (documents,). `moments` and `laws` are from the `SetVariance` of each document. Level
-    and result are as for `of_documents`.
+    `totals` and `reports` are (documents,), for all documents that have the set, with or without reports. `moments` and
+    `laws` are from the `SetVariance` of each document. Level and result are as for `of_documents`.
     """
     check_level(level)
     inside, outside = np.array(moments).transpose(1, 2, 0)[..., None]
@@ -167,7 +167,7 @@ def of_document_sets(
             np.array([law[which](side * each) for law, each in zip(laws, lam, strict=True)])
             for which in (0, 1)[:: int(side)]
         )
-        steep = (own - other).max(axis=0)
+        steep = (own - other)[reports > 0].max(axis=0)
         steep[steep <= 0.0] = np.inf  # λ is too large for the moments
         lows.append(_lower(side * totals[:, None], reports[:, None], lam, other, steep, level)[0])
     return float(lows[0]), 1.0 - float(lows[1])
@@ -246,8 +246,9 @@ def _bennett(lam: Vector, variance: float, end: Vector) -> Vector:
     """Bounds log E e^(λX) for λ > 0 and X ≤ `end` with mean 0."""
     if not variance:
         return np.zeros_like(lam)
-    share = variance / (variance + end * end)
-    return np.logaddexp(np.log(share) + lam * end, np.log1p(-share) - lam * variance / end)
+    share, rest = (each / (variance + end * end) for each in (variance, end * end))
+    with np.errstate(divide="ignore"):  # if the mean is rounded to the upper end
+        return np.logaddexp(np.log(share) + lam * end, np.log(rest) - lam * variance / end)
 
 
 def _lambdas(variances: Sequence[float]) -> Vector:
@@ -255,7 +256,7 @@ def _lambdas(variances: Sequence[float]) -> Vector:
     small, large = (math.sqrt(end(v for v in variances if v)) for end in (min, max))
     largest = min(_DEVIATIONS / small / math.sqrt(_FROM), 2.0 * math.log1p(1.0 / small))
     smallest = _DEVIATIONS / large / math.sqrt(_UNTIL)
-    halvings = round(math.log2(largest / smallest))
+    halvings = max(round(math.log2(largest / smallest)), 0)
     return largest * np.ldexp(1.0, -np.arange(halvings + 1))
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -64,13 +65,22 @@ class RatedEstimate(Estimate):
     Attributes:
         oracle: a `Response` with the same standard error; 1/(p−q)² is the mean of 1/(1−r)² over the reports.
         rated: the protocol, with all rates.
-        as_fleet: the estimate from a document of `Response` for each rate.
         state: (rates, 2) int64, the number of reports of each value at each rate; read-only.
     """
 
     rated: RatedResponse = field(kw_only=True)
-    as_fleet: FleetEstimate = field(kw_only=True, repr=False)
     state: Counts = field(kw_only=True, repr=False)
+
+    @cached_property
+    def as_fleet(self) -> FleetEstimate:
+        """The estimate from one document of `Response` for each rate."""
+        fleet = Fleet(tuple(Stream("rate", Response(channel(rate)[0], 2)) for rate in self.rated.rates))
+        return fleet.estimate(
+            [
+                each.oracle.estimate(pair, int(pair.sum())) if pair.any() else None
+                for each, pair in zip(fleet.documents, self.state, strict=True)
+            ]
+        )
 
     def each(self) -> Iterator[tuple[Fraction, Estimate]]:
         """Yields each rate that has reports, and the estimate from these reports."""
@@ -179,13 +189,6 @@ def pooled(rated: RatedResponse, counts: npt.ArrayLike, n: int) -> RatedEstimate
         raise ValueError(f"counts sum to {total}; each report counts once: the sum must be n = {n}")
     by_rate = counts.reshape(-1, 2).copy()
     by_rate.flags.writeable = False
-    fleet = Fleet(tuple(Stream("rate", Response(channel(rate)[0], 2)) for rate in rated.rates))
-    as_fleet = fleet.estimate(
-        [
-            each.oracle.estimate(pair, int(pair.sum())) if pair.any() else None
-            for each, pair in zip(fleet.documents, by_rate, strict=True)
-        ]
-    )
     sums, mean = [Fraction(0), Fraction(0)], Fraction(0)
     for rate, pair in zip(rated.rates, by_rate.tolist(), strict=True):
         q, reports = channel(rate)[1], sum(pair)
@@ -194,5 +197,4 @@ def pooled(rated: RatedResponse, counts: npt.ArrayLike, n: int) -> RatedEstimate
     frequencies = np.array([float(each / n) for each in sums])
     # p − q = 1/√mean can be irrational, so it is rounded down to a multiple of 2⁻⁶⁴
     apart = Fraction(math.isqrt((mean.denominator << 2 * _BITS) // mean.numerator), 1 << _BITS)
-    oracle = Response((1 + apart) / 2, 2)
-    return RatedEstimate(frequencies, n, oracle, rated=rated, as_fleet=as_fleet, state=by_rate)
+    return RatedEstimate(frequencies, n, Response((1 + apart) / 2, 2), rated=rated, state=by_rate)

@@ -224,3 +224,15 @@ def test_estimates_and_queries_return_the_interval():
     )
     with pytest.raises(ValueError, match="is not from a count"):
         ldp.Estimate([1 / 13] * 13, 1000, oracle).anytime_interval()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("epsilon", ["32", "40", "50", "64"])
+def test_probabilities_that_are_rounded_to_0_or_1_have_intervals(name, epsilon):
+    oracle = ldp.oracle(name, epsilon, domain_size=3)
+    estimate = oracle.estimate(oracle.simulate([1000, 500, 0], np.random.default_rng(1)), 1500)
+    for subset, share in (([0], 2 / 3), ([2], 0.0), ([0, 1], 1.0), ([1, 2], 1 / 3)):
+        low, high = ldp.query.anytime_interval(estimate, subset)
+        assert low - 1e-9 <= share <= high + 1e-9
+        assert high - low <= 0.02 + 3 * np.diff(ldp.query.interval(estimate, subset))[0]

@@ -16,7 +16,14 @@ from ldp.consistency.together import by_method
 from ldp.fleet import Fleet
 from ldp.intervals import confidence_sequence
 from ldp.privacy.declaration import Declaration
-from tests.long.fleets import PROTOCOLS, by_inverse_variance, covered, random_fleet, simulated
+from tests.long.fleets import (
+    PROTOCOLS,
+    by_inverse_variance,
+    covered,
+    difficult,
+    random_fleet,
+    simulated,
+)
 
 
 def stream(name, oracle, labels=None, **more):
@@ -183,6 +190,93 @@ def test_set_intervals_cover(of):
     assert hits == pytest.approx(0.9 * repeats, abs=5.5 * math.sqrt(0.09 * repeats) + 6)
 
 
+DAILY = Declaration("device", 1, "24h", "fresh", "30d")
+TWO_STAGE = Declaration("device", 1, "24h", "memoised", "30d")
+
+
+def test_a_label_of_one_document_has_its_interval_whatever_devices_send_with_others():
+    many, once = stream("s", ldp.GRR("4", 3), "abc", privacy=DAILY), stream("s", ldp.GRR("1", 3), "abx")
+    found = Fleet((many, once)).estimate(
+        [many.oracle.estimate([40, 30, 30], 100), once.oracle.estimate([400, 400, 200], 1000)]
+    )
+    for of, (one, own, joined) in itertools.product(
+        ("reports", "population"), ((found.estimates[0], 2, 2), (found.estimates[1], 2, 3))
+    ):
+        due = [end[own] for end in one.interval(0.9, of)]
+        assert [end[joined] for end in found.interval(0.9, of)] == pytest.approx(due, abs=1e-9)
+        assert query.interval(found, [joined], 0.9, of) == pytest.approx(due, abs=1e-9)
+
+
+def two_stage(devices, k, rng):
+    """Counts of k reports of each device with RAPPOR: permanent bits, then fresh noise."""
+    permanent = [rng.binomial(u, 3 / 4) + rng.binomial(devices.sum() - u, 1 / 4) for u in devices]
+    return np.array(
+        [rng.binomial(k * x, 3 / 4) + rng.binomial(k * (devices.sum() - x), 1 / 2) for x in permanent]
+    )
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("oracle", "privacy"), [(ldp.GRR("4", 4), DAILY), (ldp.RAPPOR("1/2", "3/4", "1/2", 4), TWO_STAGE)]
+)
+@pytest.mark.parametrize("of", ["reports", "population"])
+def test_intervals_cover_if_devices_of_a_document_have_several_reports(oracle, privacy, of):
+    """Devices with the first document have 30 reports, and devices with the second have one."""
+    rng, runs, k, sizes = np.random.default_rng(20_264), 600, 30, (1000, 30_000)
+    first, second = stream("s", oracle, "abcd", privacy=privacy), stream("s", ldp.GRR("3", 4), "abcd")
+    fleet, hits, widths = Fleet((first, second)), np.zeros(5), []
+    shares = np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.1, 0.2, 0.3, 0.4])
+    for _ in range(runs):
+        users = [rng.multinomial(n, share) for n, share in zip(sizes, shares, strict=True)]
+        counts = two_stage(users[0], k, rng) if privacy.memoised else oracle.simulate(k * users[0], rng)
+        found = fleet.estimate(
+            [
+                oracle.estimate(counts, k * sizes[0]),
+                second.oracle.estimate(second.oracle.simulate(users[1], rng), sizes[1]),
+            ]
+        )
+        truth = np.mean(shares if of == "population" else [users[0] / sizes[0], users[1] / sizes[1]], axis=0)
+        low, high = found.interval(of=of)
+        ends = query.interval(found, [0, 2], of=of)
+        hits += [*((low <= truth) & (truth <= high)), ends[0] <= truth[[0, 2]].sum() <= ends[1]]
+        widths.append(high - low)
+    assert (hits >= 0.95 * runs - 5.5 * math.sqrt(0.0475 * runs)).all()
+    assert (hits[:4] <= 0.995 * runs).any()  # not the variance of 30 reports of each device
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", difficult())
+def test_intervals_of_difficult_fleets_cover(name):
+    rng, runs, hits = np.random.default_rng(20_265), 300, 0.0
+    parts = difficult()[name]
+    fleet = Fleet(tuple(stream("s", oracle) for oracle, _, _ in parts))
+    users = [rng.multinomial(n, shares / shares.sum()) for _, n, shares in parts]
+    for _ in range(runs):
+        found, truth = simulated(fleet, users, rng)
+        hits += covered(found, truth)[np.argsort(-truth)[:10]].mean()
+    assert hits / runs == pytest.approx(0.95, abs=0.005 + 5.5 * math.sqrt(0.0475 / runs))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "names", [*itertools.combinations(["grr", "oue", "sue", "subset", "hadamard", "olh", "pgr"], 2)]
+)
+def test_results_are_finite_for_the_largest_and_smallest_epsilon(names):
+    rng = np.random.default_rng(7)
+    for epsilons, sizes in itertools.product(
+        [("64", "64"), ("64", "1/1000000"), ("40", "64")], [(1, 10**6), (10**6, 1)]
+    ):
+        pairs = zip(names, epsilons, strict=True)
+        fleet = Fleet(tuple(stream("s", ldp.oracle(name, epsilon, 3)) for name, epsilon in pairs))
+        found = counted(fleet, [[n, 0, 0] for n in sizes], rng)
+        ends = [*found.interval(), *found.interval(of="population"), *found.anytime_interval()]
+        for subset in ([1], [0, 2], [0, 1, 2]):
+            anytime = query.anytime_interval(found, subset)
+            assert anytime[0] - 1e-9 <= (0 in subset) <= anytime[1] + 1e-9
+            ends += [query.interval(found, subset), query.interval(found, subset, of="population"), anytime]
+        assert np.isfinite(np.concatenate(ends)).all()
+
+
 CHANNELS = [ldp.Response("1/2", 4), ldp.Unary("1/2", "1/5", 4)]
 
 
@@ -335,6 +429,24 @@ def test_each_line_of_an_anytime_interval_has_a_mean_of_at_most_one(subset, monk
             assert (own <= rest + gamma + 1e-12).all()
 
 
+@pytest.mark.parametrize("subset", [["a"], ["a", "c"]])
+def test_the_first_report_of_a_document_changes_no_line_of_an_anytime_interval(subset, monkeypatch):
+    """Otherwise the interval could miss under the lines before the report, and again under those after it."""
+    streams = stream("s", ldp.OUE("1", 3), "abc"), stream("s", ldp.GRR("1/10", 4), "cabd")
+    before, after = [], []
+    real = confidence_sequence._lower
+    for calls, counts in ((before, None), (after, streams[1].oracle.estimate([1, 0, 0, 0], 1))):
+        monkeypatch.setattr(
+            confidence_sequence,
+            "_lower",
+            lambda *given, calls=calls: (calls.append(given[2]), real(*given))[1],
+        )
+        found = Fleet(streams).estimate([streams[0].oracle.estimate([60, 50, 40], 90), counts])
+        query.anytime_interval(found, subset)
+    for lam, due in zip(before, after, strict=True):
+        assert lam.tolist() == due.tolist()
+
+
 def test_most_frequent_values_have_enough_reports_and_bounds_for_all_values():
     found = example()
     order = sorted(np.flatnonzero(found.known >= 2000), key=lambda v: -found.frequencies[v])
@@ -381,6 +493,7 @@ def test_exactly_the_stated_poisoning_reports_of_accepted_documents_move_the_est
         assert is_moved(subset, low, high, number)
         assert not is_moved(subset, low, high, number - 1)
     assert needed[5] == math.inf  # unknown
+    assert np.isnan([*found.anytime_interval(), *found.interval(), found.std_error()])[:, 5].all()
     only_old = Fleet((OLD, NEW), frozenset({OLD.fingerprint})).estimate([found.estimates[0], None])
     assert poisoning.tolerance(only_old, *only_old.interval())[2] == math.inf  # no accepted document has it
     assert poisoning.set_tolerance(only_old, ["grey", "red"], 0.1, 0.9) == math.inf
@@ -430,3 +543,9 @@ def test_invalid_fleets_and_estimates_are_refused():
         found.anytime_interval()
     with pytest.raises(ValueError, match="anytime-valid intervals need independent reports"):
         query.anytime_interval(found, ["a", "b"])
+    other = stream("s", ldp.GRR("1", 2), "xy")
+    both = Fleet((memoised, other)).estimate([*found.estimates, other.oracle.estimate([5, 5], 10)])
+    own = query.anytime_interval(both, ["x"])  # no memoised report has the label
+    assert own[0] < 0.5 < own[1]
+    undeclared = Fleet([other]).estimate([both.estimates[1].declared(memoised.privacy)])
+    assert undeclared.estimates[0].per_device == found.estimates[0].per_device > 1
