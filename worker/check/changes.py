@@ -71,10 +71,6 @@ class Names:
         """Returns the fingerprints of the documents that are not retired."""
         return [name for name in self.documents if not self.statuses.get(name, Status()).retired]
 
-    def segmented(self) -> list[str]:
-        """Returns the fingerprints of the documents with segments."""
-        return [name for name, sealed in self.documents.items() if "segment" in json.loads(sealed)]
-
 
 def changes(recorded: Names, asked: Names, windowing: Windowing | None = None) -> list[Change]:
     """Returns a verdict on each change from recorded names to configured ones.
@@ -100,11 +96,8 @@ def changes(recorded: Names, asked: Names, windowing: Windowing | None = None) -
     found = [*_unlisted(recorded, asked), *_added(recorded, asked)]
     found += _moved("document", recorded.statuses, asked.statuses)
     found += _segments(recorded, asked)
-    documents = {
-        name: opened(text).oracle for name, text in {**recorded.documents, **asked.documents}.items()
-    }
-    segmented, segments = {*recorded.segmented(), *asked.segmented()}, {*recorded.segments, *asked.segments}
-    if excess := bounds.excess(documents, segmented, segments, windowing):
+    documents = [opened(text) for text in {**recorded.documents, **asked.documents}.values()]
+    if excess := bounds.excess(documents, {*recorded.segments, *asked.segments}, windowing):
         hint = "workers refuse the change and follow the recorded names; use a new stream"
         found.append(Change(Verdict.IMPOSSIBLE, "configuration", f"with the recorded names, {excess}", hint))
     return found

@@ -209,8 +209,7 @@ def assess_blobs(config: Config, limit: int) -> list[Finding]:
     """Assesses whether the counts of a partition fit into one Redis string."""
     findings = []
     for served in config.streams:
-        oracle = served.stream.oracle
-        size = layout.HEADER_BYTES + 8 * oracle.state_size
+        size = layout.HEADER_BYTES + max(served.cell_bytes.values())
         if size > limit:
             text = f"a partition's counts can have {size} bytes, but proto-max-bulk-len is {limit}: Redis refuses them"
             hint = f"set proto-max-bulk-len {size} or more, or use a smaller domain or another protocol"
@@ -256,7 +255,7 @@ def assess_memory(config: Config, there: Mapping[str, Topic], info: Mapping[str,
 def _needed(served: Served, topic: Topic, share: int) -> int:
     """Returns the bytes of a stream's counts if 1/`share` of all panes exist."""
     panes = 0 if served.cost is None else served.cost.panes // share
-    size = 8 * served.stream.oracle.state_size
+    size = sum(served.cell_bytes.values())
     return 2 * topic.partitions * (size + _KEYS + panes * (size + _PANE))
 
 

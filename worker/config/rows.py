@@ -38,7 +38,7 @@ def slots_of(table: Rows, served: Served) -> Slots | None:
     """
     if table.topic is None:
         return None
-    d = served.stream.oracle.domain_size
+    d = served.fleet.size
     if not (methods := applicable(d, table.methods)):
         raise ConfigError(f"rows.methods: {one_value(table.methods)}; stream {served.name} has one value")
     return slots(methods, TOP, served.queries, d)

@@ -34,9 +34,11 @@ def snapshot_cost(table: Snapshots, served: Served) -> SnapshotCost:
         >>> snapshot_cost(Snapshots(), served)
         SnapshotCost(windows=1, size=64000000)
     """
-    windows, values = 1 if served.cost is None else 1 + served.cost.at_once, served.stream.oracle.domain_size
-    width = 16 if values <= INLINE else 4
-    return SnapshotCost(windows, windows * (len(table.methods) + _BASES_MORE) * width * values)
+    windows, values = 1 if served.cost is None else 1 + served.cost.at_once, served.fleet.size
+    numbers = (len(table.methods) + _BASES_MORE) * values
+    if len(served.fleet.documents) > 1:  # Base of each document
+        numbers += (1 + _BASES_MORE) * sum(each.oracle.domain_size for each in served.fleet.documents)
+    return SnapshotCost(windows, windows * (16 if values <= INLINE else 4) * numbers)
 
 
 def most_kept(served: Served) -> int:
@@ -47,10 +49,9 @@ def most_kept(served: Served) -> int:
         >>> most_kept(Served(ldp.Fleet((ldp.Stream("s", ldp.GRR(epsilon="1", domain_size=10**6)),)), "reports"))
         323108864
     """
-    stream = served.stream
     named = sum(len(query.values) if isinstance(query, SetQuery) else query.k for query in served.queries)
-    labels = sum(len(label.encode()) + 8 for label in stream.labels or ())
-    numbers = (len(METHODS) + _BASES_MORE) * stream.oracle.domain_size
+    labels = sum(len(label.encode()) + 8 for label in served.fleet.labels or ())
+    numbers = (len(METHODS) + _BASES_MORE) * served.fleet.size
     return _KEPT + 16 * numbers + 2 * labels + 64 * len(METHODS) * named
 
 
@@ -59,7 +60,7 @@ def refuse_absurd_snapshots(table: Snapshots, served: Served, key: str) -> None:
     found = snapshot_cost(table, served)
     if found.size <= MOST_BYTES:
         return
-    values, methods = served.stream.oracle.domain_size, len(table.methods)
+    values, methods = served.fleet.size, len(table.methods)
     raise ConfigError(
         f"{key}: one snapshot could have {found.windows:,} windows of {values:,} values and"
         f" {methods} methods, {found.size:,} bytes in total, and at most {MOST_BYTES:,} bytes are allowed; list fewer"

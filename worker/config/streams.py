@@ -11,6 +11,7 @@ from worker.config.faults import ConfigError, refuse_doubles
 from worker.config.redaction import said
 from worker.config.schema import QueryTable, StreamTable
 from worker.config.windows import Cost, cost, refuse_absurd, retained, windowing_of
+from worker.counting.bounds import cell_bytes
 from worker.counting.rules import RecordLimits, RequestedRule
 from worker.counting.windows import UNITS, milliseconds
 
@@ -68,7 +69,12 @@ class Served:
     def cost(self) -> Cost | None:
         """Cost of the stream's windows; None without windows."""
         windowing = self.configured.limits.windowing
-        return None if windowing is None else cost(windowing, self.stream.oracle.state_size, self.retain)
+        return None if windowing is None else cost(windowing, sum(self.cell_bytes.values()), self.retain)
+
+    @property
+    def cell_bytes(self) -> dict[str, int]:
+        """Maximum bytes of each document's counts in a pane, by fingerprint."""
+        return cell_bytes(self.fleet.documents, ())
 
 
 def served_from(

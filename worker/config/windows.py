@@ -23,18 +23,18 @@ class Cost:
     """Maximum cost of a stream's windows.
 
     Attributes:
-        cell_bytes: maximum bytes of a cell's counts; most cells need half or a quarter.
+        pane_bytes: maximum bytes of a pane's counts; most panes need half or a quarter.
         kept_of: final windows of each name on the snapshot topic; None if they stay forever.
 
     Example:
         >>> day = Windowing(("all", "24h every 1h"), grace=0, max_out_of_orderness=10_000)
-        >>> found = cost(day, state_size=845, retain=7 * UNITS["d"])
+        >>> found = cost(day, pane_bytes=6760, retain=7 * UNITS["d"])
         >>> found.panes, found.partition_bytes, found.open, found.messages, found.kept, found.at_once
         (54, 371800, 25, 286, 168, 77)
     """
 
     panes: int
-    cell_bytes: int
+    pane_bytes: int
     open_of: Mapping[str, int]
     kept_of: Mapping[str, int] | None
     at_once: int
@@ -58,7 +58,7 @@ class Cost:
     @property
     def partition_bytes(self) -> int:
         """Maximum bytes of a partition's counts."""
-        return (1 + self.panes) * self.cell_bytes
+        return (1 + self.panes) * self.pane_bytes
 
     @property
     def messages(self) -> int:
@@ -66,7 +66,7 @@ class Cost:
         return (1 + self.open) * len(METHODS)
 
 
-def cost(windowing: Windowing, state_size: int, retain: int | None) -> Cost:
+def cost(windowing: Windowing, pane_bytes: int, retain: int | None) -> Cost:
     """Returns the maximum cost; `retain` is in ms, or None for no limit."""
     windows = windowing.parsed
     # open windows start at or before the newest timestamp, and end after the window-close watermark
@@ -74,7 +74,7 @@ def cost(windowing: Windowing, state_size: int, retain: int | None) -> Cost:
     kept = None if retain is None else {w.name: -(-retain // w.every) for w in windows}
     held = windowing.most_panes * windowing.pane
     at_once = sum(-(-(held + w.length) // w.every) - 1 for w in windows)
-    return Cost(windowing.most_panes, 8 * state_size, still_open, kept, at_once)
+    return Cost(windowing.most_panes, pane_bytes, still_open, kept, at_once)
 
 
 def windowing_of(table: StreamTable, key: str) -> Windowing | None:
@@ -110,7 +110,7 @@ def refuse_absurd(windowing: Windowing, found: Cost, key: str) -> None:
         why = f"a partition could have {many}, and at most {MOST_PANES:,} are allowed; {less}"
     elif found.partition_bytes > MOST_BYTES:
         why = (
-            f"a partition could have {many}, each of {found.cell_bytes:,} bytes, and at most {MOST_BYTES:,} bytes are"
+            f"a partition could have {many}, each of {found.pane_bytes:,} bytes, and at most {MOST_BYTES:,} bytes are"
             f" allowed in total; {less}, or use a smaller domain"
         )
     elif found.open > MOST_OPEN:

@@ -3,9 +3,9 @@
 The worker refuses a configuration or a new rule beyond a bound. Recorded documents and segments are included.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable
 
-from ldp.oracles import Oracle
+from ldp.frames import Decodable
 from ldp.segments import Segments
 from worker.counting.windows import Windowing
 
@@ -21,26 +21,37 @@ MOST_BLOB_BYTES = 64 << 20
 """Maximum bytes of the counts of a pane and a document, with all segments."""
 
 
+def cell_bytes(documents: Iterable[Decodable], segments: Collection[str]) -> dict[str, int]:
+    """Returns the maximum bytes of a document's counts in a pane.
+
+    Example:
+        >>> import ldp
+        >>> plain, apart = (ldp.Stream("s", ldp.OUE("1", 1024), segment=key) for key in (None, "country"))
+        >>> [*cell_bytes([plain, apart], ["DE", "US"]).values()]  # "", ~, DE, DE:~, US and US:~
+        [8192, 49152]
+    """
+    most = len(Segments(segments).cells)
+    return {
+        each.fingerprint.hex(): 8 * each.oracle.state_size * (1 if each.segment is None else most)
+        for each in documents
+    }
+
+
 def excess(
-    documents: Mapping[str, Oracle],
-    segmented: Collection[str],
-    segments: Collection[str],
-    windowing: Windowing | None,
+    documents: Collection[Decodable], segments: Collection[str], windowing: Windowing | None
 ) -> str | None:
     """Returns the bound that a stream exceeds, with the numbers, or None.
 
     Args:
-        documents: fingerprint -> protocol, live and retired, recorded and configured.
-        segmented: the fingerprints of documents whose reports name a segment.
+        documents: live and retired ones, recorded and configured.
         segments: names, live and retired, recorded and configured.
         windowing: the windows, or None.
 
     Example:
         >>> import ldp
-        >>> large = ldp.OUE("1", domain_size=1 << 20)
-        >>> excess({"9f86d081": large}, ["9f86d081"], ["DE", "FR", "IT", "US"], None)
-        'a pane of document 9f86d081 could have 10 cells of 8,388,608 bytes; at most 67,108,864 bytes are allowed'
-        >>> excess({"9f86d081": large}, [], [], None)
+        >>> large = ldp.Stream("s", ldp.OUE("1", domain_size=1 << 20), segment="country")
+        >>> excess([large], ["DE", "FR", "IT", "US"], None)
+        'a pane of document fb72883b could have 83,886,080 bytes of counts; at most 67,108,864 are allowed'
     """
     if len(documents) > MOST_DOCUMENTS:
         return f"{len(documents):,} documents, live and retired; at most {MOST_DOCUMENTS} are allowed"
@@ -51,14 +62,12 @@ def excess(
     panes = 0 if windowing is None else windowing.most_panes
     if panes * len(documents) > MOST_PANES:
         return f"{panes:,} panes of each of {len(documents)} documents; at most {MOST_PANES:,} in total are allowed"
-    total, most = 0, len(Segments(segments).cells)
-    for fingerprint, oracle in documents.items():
-        cells, size = most if fingerprint in segmented else 1, 8 * oracle.state_size
-        if cells * size > MOST_BLOB_BYTES:
-            what = f"a pane of document {fingerprint} could have {cells} cells of {size:,} bytes"
-            return f"{what}; at most {MOST_BLOB_BYTES:,} bytes are allowed"
-        total += (1 + panes) * cells * size
-    if total > MOST_BYTES:
+    sizes = cell_bytes(documents, segments)
+    for fingerprint, size in sizes.items():
+        if size > MOST_BLOB_BYTES:
+            what = f"a pane of document {fingerprint} could have {size:,} bytes of counts"
+            return f"{what}; at most {MOST_BLOB_BYTES:,} are allowed"
+    if (total := (1 + panes) * sum(sizes.values())) > MOST_BYTES:
         what = f"a partition could have {total:,} bytes of counts, with {panes:,} panes"
         return f"{what}; at most {MOST_BYTES:,} bytes are allowed"
     return None

@@ -1,16 +1,22 @@
 """Documents in files, and queries of several documents."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import ldp
+from ldp.consistency import METHODS
 from ldp.query import SetQuery, TopQuery
 from worker.config import ConfigError, Served
 from worker.config.documents import from_files
-from worker.config.schema import QueryTable
+from worker.config.rows import slots_of
+from worker.config.schema import QueryTable, Rows, Snapshots
+from worker.config.snapshots import SnapshotCost, snapshot_cost
 from worker.config.streams import _queries
+from worker.counting.rules import RequestedRule
+from worker.counting.windows import Windowing
 
 OLD = ldp.Stream("s", ldp.GRR("1", 3), ["red", "blue", "grey"])
 NEW = ldp.Stream("s", ldp.OUE("2", 3), ["blue", "green", "red"])
@@ -126,3 +132,15 @@ def test_queries_follow_their_labels_into_another_order():
     recorded = ldp.Fleet((OLD, NEW))
     assert recorded.labels == ("red", "blue", "grey", "green")
     assert served.queries_of(recorded) == (SetQuery("q", (2, 1)), TopQuery("t", 2))
+
+
+def test_costs_of_several_documents_are_added():
+    windowing = Windowing(("all", "1h"))
+    configured = RequestedRule(limits=replace(RequestedRule().limits, windowing=windowing))
+    one, both = (Served(ldp.Fleet(each), "reports", configured=configured) for each in ((NEW,), (NEW, OLD)))
+    assert (one.cost.pane_bytes, both.cost.pane_bytes) == (24, 48)
+    windows, vectors = 1 + one.cost.at_once, len(METHODS) + 5
+    assert snapshot_cost(Snapshots(), one) == SnapshotCost(windows, windows * 16 * vectors * 3)
+    numbers = vectors * len(both.fleet.labels) + 6 * (3 + 3)  # the population, and Base of each document
+    assert snapshot_cost(Snapshots(), both) == SnapshotCost(windows, windows * 16 * numbers)
+    assert slots_of(Rows(topic="rows"), both).ranks == {"": 4}

@@ -222,7 +222,7 @@ def test_costs_match_a_simulation_over_time(windows, grace, max_out_of_orderness
             line = newest - windowing.grace - windowing.max_out_of_orderness
             starts = [(w, n * w.every) for w in windowing.parsed for n in range(newest // w.every + 1)]
             most = max(most, sum(start + window.length > line for window, start in starts))
-    found = cost(windowing, state_size=845, retain=7 * DAY)
+    found = cost(windowing, 8 * 845, retain=7 * DAY)
     assert found.open == most
     assert found.messages == 11 * (1 + most)
     assert found.kept == sum(7 * DAY // window.every for window in windowing.parsed)

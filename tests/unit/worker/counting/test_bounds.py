@@ -4,13 +4,12 @@ import ldp
 from worker.counting.bounds import MOST_BLOB_BYTES, MOST_BYTES, MOST_PANES, excess
 from worker.counting.windows import Windowing
 
-SMALL = ldp.OUE("1", domain_size=1024)
 HOURS = Windowing(("all", "1h"))
 LONG = Windowing(("all", "23d every 1h"))
 
 
-def documents(number, oracle=SMALL):
-    return {f"{i:08x}": oracle for i in range(number)}
+def documents(number, size=1024, segment=None):
+    return [ldp.Stream("s", ldp.OUE(f"{i + 1}/20", size), segment=segment) for i in range(number)]
 
 
 @pytest.mark.parametrize(
@@ -25,26 +24,28 @@ def documents(number, oracle=SMALL):
 )
 def test_numbers_of_documents_segments_and_panes(number, segments, windowing, expected):
     names = [f"S{i}" for i in range(segments)]
-    assert excess(documents(number), [], names, windowing) == expected
+    assert excess(documents(number), names, windowing) == expected
     assert MOST_PANES == 4096
 
 
 def test_bytes_of_a_blob_and_of_a_partition():
-    large = ldp.OUE("1", domain_size=1 << 20)
-    blob = 8 << 20
-    assert excess({"a": large}, ["a"], ["DE", "FR", "IT"], None) is None and 8 * blob <= MOST_BLOB_BYTES
-    assert "10 cells of 8,388,608 bytes" in excess({"a": large}, ["a"], ["DE", "FR", "IT", "US"], None)
-    assert excess({"a": large}, [], ["DE", "FR", "IT", "US"], None) is None, "no report of it has a segment"
-    assert excess(documents(16, large), [], [], None) is None
+    large, blob = 1 << 20, 8 << 20
+    named = documents(1, large, "country")
+    assert excess(named, ["DE", "FR", "IT"], None) is None and 8 * blob <= MOST_BLOB_BYTES
+    assert f"could have {10 * blob:,} bytes of counts" in excess(named, ["DE", "FR", "IT", "US"], None)
+    assert excess(documents(1, large), ["DE", "FR", "IT", "US"], None) is None, (
+        "no report of it has a segment"
+    )
+    assert excess(documents(16, large), [], None) is None
     days = Windowing(("all", "6h every 1h"))
     panes = days.most_panes
     total = 16 * (1 + panes) * blob
     assert total > MOST_BYTES
-    assert excess(documents(16, large), [], [], days) == (
+    assert excess(documents(16, large), [], days) == (
         f"a partition could have {total:,} bytes of counts, with {panes} panes; at most 1,073,741,824 bytes are"
         " allowed"
     )
 
 
 def test_one_document_without_segments_keeps_the_bounds_of_windows():
-    assert excess(documents(1, ldp.OUE("1", domain_size=1 << 24)), [], [], LONG) is None
+    assert excess(documents(1, 1 << 24), [], LONG) is None
