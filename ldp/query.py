@@ -156,7 +156,9 @@ def answer(estimate: Estimate | FleetEstimate, subset: npt.ArrayLike, method: st
     return read(estimate, indices, method, methods[method](estimate))
 
 
-def read(estimate: Estimate, subset: npt.ArrayLike, method: str, frequencies: Vector) -> float:
+def read(
+    estimate: Estimate | FleetEstimate, subset: npt.ArrayLike, method: str, frequencies: Vector
+) -> float:
     """Returns `answer` computed from a method's vector, without checks. O(m)."""
     indices = np.asarray(subset, dtype=np.intp)
     return (METHODS | EXTRA)[method].answer(estimate, indices, frequencies)

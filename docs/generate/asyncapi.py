@@ -17,7 +17,7 @@ from ldp import frames, wire
 from ldp.consistency import METHODS
 from ldp.oracles import ORACLES, Oracle, RatedResponse
 from ldp.snapshot import Period, chunks
-from ldp.snapshot.documents import SCHEMA, VECTORS
+from ldp.snapshot.documents import KNOWN, SCHEMA, VECTORS
 from ldp.snapshot.encoding import JSON, Message
 from worker.config import parse
 from worker.counting.columns import Batch, Columns, Unreadable
@@ -175,7 +175,7 @@ def _snapshots() -> Object:
         "body": message("Results of a method", of_all, _ref("body"), own),
         "windowBody": message("Results of a method in a window", of_window, _ref("body"), more),
     }
-    vector = f"({of_all}|{of_window})/({'|'.join(VECTORS)})/[0-9]+"
+    vector = f"({of_all}|{of_window})/({'|'.join((*VECTORS, KNOWN))})/[0-9]+"
     for content_type in (chunks.FLOAT64, chunks.FLOAT32, chunks.SPARSE64, chunks.SPARSE32):
         kind = content_type.removeprefix("application/vnd.ldp.")
         title = f"Chunk of a vector, {kind}"

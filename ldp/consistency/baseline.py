@@ -7,6 +7,7 @@ from scipy.special import ndtri
 
 from ldp.consistency.method import Indices
 from ldp.estimate import Estimate, Vector, check_estimate
+from ldp.fleet import FleetEstimate
 from ldp.summation import exact_sum
 
 FALSE_POSITIVES = 2
@@ -45,7 +46,7 @@ def post_pos(estimate: Estimate) -> Vector:
     return np.maximum(estimate.frequencies, 0.0)
 
 
-def clamped(estimate: Estimate, indices: Indices, _frequencies: Vector) -> float:
+def clamped(estimate: Estimate | FleetEstimate, indices: Indices, _frequencies: Vector) -> float:
     """Returns Post-Pos's answer for a set: the sum of Base, or 0 if negative."""
     return max(exact_sum(estimate.frequencies[indices]), 0.0)
 

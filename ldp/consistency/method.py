@@ -19,7 +19,7 @@ FOR_ONE_VALUE = ("base", "base-pos", "post-pos", "base-cut")
 as the bit of a yes/no question, does not."""
 
 
-def summed(_estimate: Estimate, indices: Indices, frequencies: Vector) -> float:
+def summed(_estimate: Estimate | FleetEstimate, indices: Indices, frequencies: Vector) -> float:
     """Returns the sum over a set: the answer of all methods except Post-Pos."""
     return exact_sum(frequencies[indices])
 
@@ -55,7 +55,7 @@ class Method:
     non_negative: bool
     sums_to_one: bool
     of_paper: bool = True
-    answer: Callable[[Estimate, Indices, Vector], float] = field(default=summed, repr=False)
+    answer: Callable[[Estimate | FleetEstimate, Indices, Vector], float] = field(default=summed, repr=False)
 
     def __call__(self, estimate: Estimate | FleetEstimate) -> Vector:
         """Applies the method to an estimate, or to each document's estimate.

@@ -52,11 +52,12 @@ from ldp.snapshot.documents import (
     released_of,
     rows_of,
 )
-from ldp.snapshot.encoding import JSON, Message, delete_window, encode, encode_window
+from ldp.snapshot.encoding import JSON, Message, delete_part, delete_window, encode, encode_window
 from ldp.snapshot.largest import largest_message
+from ldp.snapshot.parts import domain_of, part_of, whole_of
 from ldp.snapshot.rounding import rounded
 from ldp.snapshot.rows import MOST_RANK, Row, RowKey, RowValue, delete_rows, encode_rows, slots
-from ldp.snapshot.taking import announce, take, window_identity
+from ldp.snapshot.taking import announce, part_identity, take, window_identity
 
 __all__ = [
     "ALL_TIME",
@@ -94,19 +95,24 @@ __all__ = [
     "assemble",
     "assemble_window",
     "body_document",
+    "delete_part",
     "delete_rows",
     "delete_window",
+    "domain_of",
     "encode",
     "encode_rows",
     "encode_window",
     "head_document",
     "largest_message",
+    "part_identity",
+    "part_of",
     "progress",
     "released_of",
     "rounded",
     "rows_of",
     "slots",
     "take",
+    "whole_of",
     "window_identity",
     "window_of",
     "windows",

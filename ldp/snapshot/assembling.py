@@ -1,5 +1,6 @@
 """Assembles a snapshot from the newest messages of a stream."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -22,14 +23,17 @@ from ldp.snapshot.contents import (
 )
 from ldp.snapshot.documents import (
     BASE_ONLY,
+    KNOWN,
     SCHEMA,
     VECTORS,
+    counted,
     period,
     privacy_loss_of,
     progress,
     released_of,
     rows_of,
 )
+from ldp.snapshot.parts import domain_of
 from ldp.snapshot.taking import window_identity
 from ldp.stream import fingerprint
 
@@ -48,9 +52,10 @@ class NewerSchema(ValueError):  # noqa: N818  # named after the finding
 
 
 def assemble(stream: str, received: Received) -> Snapshot:
-    """Assembles a stream's newest snapshot of all time.
+    """Assembles the newest snapshot of all time of a stream or a part.
 
-    `received` maps each key to the headers and value of the key's newest message. It may include messages of windows.
+    `stream` is the name of a stream or of a part (`part_of`). `received` maps each key to the headers and value of the
+    key's newest message. It may include messages of windows. For a segment, it needs the stream's labels.
 
     Raises:
         Incomplete: a message is missing or belongs to another snapshot, or the snapshot has only a head.
@@ -89,21 +94,28 @@ def assemble(stream: str, received: Received) -> Snapshot:
             else "has only a head: there are no reports yet, or too few"
         )
         raise Incomplete(f"snapshot {head['sequence']} of {stream!r} {why}")
+    expected = {
+        shared: head.get(shared) for shared in ("schema", "snapshot", "sequence", "reports", "offsets")
+    }
+    documents = head["documents"]
+    expected["documents"] = [counted(one) for one in documents] if len(documents) > 1 else None
     for method, body in bodies.items():
-        for shared in ("snapshot", "sequence", "reports", "offsets"):
-            if body.get(shared) != head.get(shared):
+        for shared, value in expected.items():
+            if body.get(shared) != value:
                 raise Incomplete(
                     f"the message '{stream}/all/{method}' is from another snapshot: {shared} differs from the head"
                 )
-    labels = None if _is_without_labels(next(iter(bodies.values()))) else _labels(stream, received, mark)
-    return _snapshot(head, labels, bodies)
+    one = next(iter(bodies.values()))
+    if ":" in stream or _is_without_labels(one):  # a segment has the stream's labels
+        return _snapshot(head, _known_labels(stream, received, one), bodies)
+    return _snapshot(head, _labels(stream, received, mark), bodies)
 
 
 def assemble_window(stream: str, received: Received, name: str, start: int | None) -> Snapshot:
     """Assembles the newest snapshot of a window, by name and start in ms.
 
-    `start` is None for `late`. `received` is as for `assemble`. The snapshot has no rules, lineage, floors or progress,
-    which only heads have.
+    `stream` is the name of a stream or of a part. `start` is None for `late`. `received` is as for `assemble`. The
+    snapshot has no rules, lineage, floors or progress, which only heads have.
 
     Raises:
         Incomplete: a message is missing or belongs to another snapshot or window; or the labels are missing or belong
@@ -128,7 +140,9 @@ def assemble_window(stream: str, received: Received, name: str, start: int | Non
     if (period(one["window"]).name, period(one["window"]).start) != (name, start):
         raise Incomplete(f"the messages of the {what} belong to another window: {one['window']}")
     expected = {"snapshot": newest["snapshot"].decode() or None, "sequence": int(newest["sequence"])}
-    expected |= {shared: one[shared] for shared in ("window", "reports", "offsets")}
+    expected |= {
+        shared: one.get(shared) for shared in ("schema", "window", "reports", "offsets", "documents")
+    }
     for method, body in bodies.items():
         for shared, value in expected.items():
             if body.get(shared) != value:
@@ -209,7 +223,7 @@ def _bodies(received: Received, prefix: str, ours: Iterable[str], mark: Mark) ->
         body = _parse(_part(received, key, mark))
         _check_schema(key.partition("/")[0], body)
         check_body(body)
-        for vector in VECTORS:
+        for vector in (*VECTORS, KNOWN):
             if vector in body or vector in body.get("vectors", ()):
                 body[vector] = _vector(received, f"{key}/{vector}", body.get(vector), body["chunks"], mark)
         bodies[method] = body
@@ -245,29 +259,37 @@ def _chunk(received: Received, key: str, mark: Mark) -> Vector:
 
 
 def _is_without_labels(body: Mapping[str, Any]) -> bool:
-    """Returns whether a body's fingerprint is that of a stream without labels."""
-    return bool(fingerprint(body["document"]).hex() == body["fingerprint"])
+    """Returns whether the documents of a body have no labels."""
+    first = body["documents"][0] if "documents" in body else body
+    return bool(fingerprint(first["document"]).hex() == first["fingerprint"])
 
 
 def _labels(stream: str, received: Received, mark: Mark) -> tuple[str, ...]:
-    domain = _parse(_part(received, f"{stream}/domain", mark))
+    key = domain_of(stream)
+    domain = _parse(_part(received, key, mark))
     check_domain(domain)
     if domain["labels"] is not None:
         return tuple(domain["labels"])
-    chunks = (_part(received, f"{stream}/domain/labels/{i}", mark) for i in range(domain["chunks"]))
+    chunks = (_part(received, f"{key}/labels/{i}", mark) for i in range(domain["chunks"]))
     return tuple(label for chunk in chunks for label in _parse(chunk, list))
 
 
 def _known_labels(stream: str, received: Received, body: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Returns the newest labels. Raises Incomplete unless they fit the body."""
+    """Returns the labels of a body, which are the first of the newest labels.
+
+    Raises Incomplete unless the body's documents are the first of the newest documents.
+    """
     if _is_without_labels(body):
         return None
-    headers, value = received.get(f"{stream}/domain", ({}, b""))
+    key = domain_of(stream)
+    headers, value = received.get(key, ({}, b""))
     if not value:
-        raise Incomplete(f"the message '{stream}/domain' is missing")
-    if _parse(value)["fingerprint"] != body["fingerprint"]:
-        raise Incomplete(f"the message '{stream}/domain' has the labels of another stream")
-    return _labels(stream, received, _mark(headers))
+        raise Incomplete(f"the message {key!r} is missing")
+    check_domain(domain := _parse(value))
+    own = [one["fingerprint"] for one in body.get("documents", [body])]
+    if domain.get("fingerprints", [domain["fingerprint"]])[: len(own)] != own:
+        raise Incomplete(f"the message {key!r} has the labels of another stream")
+    return _labels(stream, received, _mark(headers))[: len(body["frequencies"])]
 
 
 def _snapshot(
@@ -279,7 +301,7 @@ def _snapshot(
     return Snapshot(
         stream=head["stream"],
         fingerprint=head["fingerprint"],
-        document=one["document"],
+        document=one.get("document", {}),
         labels=labels,
         sequence=head["sequence"],
         identity=head["snapshot"],
@@ -296,6 +318,8 @@ def _snapshot(
             head.get("reached"),
             released_of(head),
             privacy_loss_of(head),
+            head.get("segments"),
+            head.get("hidden", 0),
         ),
         complete=head["complete"],
         reports=head["reports"],
@@ -312,12 +336,14 @@ def _snapshot(
         published=head.get("published"),
         withheld=head.get("withheld"),
         documents=tuple(head.get("documents", ())),
+        known=None if KNOWN not in one else one[KNOWN].astype(np.int64),
     )
 
 
 def _expect_fit(labels: tuple[str, ...] | None, bodies: Mapping[str, Mapping[str, Any]]) -> None:
     """Raises Incomplete unless vectors, labels and values fit one domain."""
-    sizes = {len(body[vector]) for body in bodies.values() for vector in VECTORS if vector in body}
+    vectors = (*VECTORS, KNOWN)
+    sizes = {len(body[vector]) for body in bodies.values() for vector in vectors if vector in body}
     size = next(iter(sizes), 0)
     highest = max(
         (
@@ -332,6 +358,23 @@ def _expect_fit(labels: tuple[str, ...] | None, bodies: Mapping[str, Mapping[str
         raise Incomplete("the messages have domains of different sizes")
     if labels is not None and not {*map(type, labels)} <= {str}:
         raise Incomplete("a label is not text")
+    _expect_known(bodies)
+
+
+def _expect_known(bodies: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raises ValueError unless all vectors are NaN exactly where `known` is 0."""
+    one = next(iter(bodies.values()))
+    known = one.get(KNOWN, np.ones(len(one["frequencies"])))
+    if not (known >= 0).all() or (known % 1).any():
+        raise ValueError("known has a number that is not a number of reports")
+    for method, body in bodies.items():
+        if not np.array_equal(body.get(KNOWN, known), one.get(KNOWN, known)):
+            raise ValueError(f"known of {method} differs from that of the other methods")
+        for name in VECTORS:
+            if name in body and not np.array_equal(np.isnan(body[name]), known == 0):
+                raise ValueError(
+                    f"{name} of {method} has nulls that do not match known; allowed is null exactly where known is 0"
+                )
 
 
 def _body(body: Mapping[str, Any], queries: dict[str, SetQuery]) -> Body:
@@ -342,7 +385,9 @@ def _body(body: Mapping[str, Any], queries: dict[str, SetQuery]) -> Body:
         if query is None or query.values != tuple(answer["values"]):
             query = queries[answer["name"]] = SetQuery(answer["name"], answer["values"])
         base_only = {name: answer[name] for name in BASE_ONLY if name in answer}
-        sets.append(SetAnswer(query, answer["frequency"], answer.get("standard_error"), **base_only))
+        frequency = math.nan if answer["frequency"] is None else answer["frequency"]
+        base_only |= {KNOWN: answer.get(KNOWN)}
+        sets.append(SetAnswer(query, frequency, answer.get("standard_error"), **base_only))
     return Body(
         body["frequencies"],
         body["sum"],

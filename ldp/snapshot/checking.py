@@ -10,8 +10,9 @@ import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ldp.snapshot import parts
 from ldp.snapshot.contents import ALL_TIME, LATE
-from ldp.snapshot.documents import BASE_ONLY, SCHEMA, VECTORS
+from ldp.snapshot.documents import BASE_ONLY, KNOWN, SCHEMA, VECTORS
 
 MOST_BYTES = 16 << 20  # Largest size of a head or a body
 _MOST = 2**63 - 1
@@ -95,6 +96,10 @@ def _numbers(at: str, given: Any) -> None:
         raise _wrong(at, given, "finite numbers")
 
 
+def _numbers_or_nulls(at: str, given: Any) -> None:
+    _numbers(at, [one for one in given if one is not None] if type(given) is list else given)
+
+
 def _range(at: str, given: Any) -> None:
     _integers(-_MOST)(at, given)
     if len(given) != 2 or given[0] > given[1]:
@@ -161,11 +166,11 @@ _METHOD = _text("[a-z-]{1,40}", "a method's name")
 _TIME = _text(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "a time in UTC, to the millisecond")
 _FINGERPRINT = _text("[0-9a-f]{8}", "a fingerprint")
 _PARTITION = _text("0|[1-9][0-9]{0,9}", "a partition")
-_STREAM = _text("[A-Za-z0-9._-]{1,200}", "a stream's name")
+_STREAM = _text(parts.NAME, "the name of a stream or a part")
 _COUNT = _integer(0)
 _OFFSETS = _mapping(_PARTITION, _COUNT)
 _SHARED = {
-    "schema": _integer(SCHEMA, SCHEMA),
+    "schema": _integer(1, SCHEMA),
     "stream": _STREAM,
     "fingerprint": _FINGERPRINT,
     "window": _period,
@@ -201,7 +206,7 @@ _LOSS = _fields(
     {"fewest_new": _integer(2), "operator": _loss, "readers": _or_null(_loss), "delta": _number},
 )
 _ANY = _fields(
-    _SHARED | {"schema": _integer(SCHEMA)},
+    _SHARED | {"schema": _integer(1)},
     _SOMETIMES
     | {"standard_error": _number, "privacy_loss": _LOSS, "windows": _mapping(_NAME, _fields(_LINE))},
 )
@@ -221,17 +226,22 @@ _HEAD = _fields(
         "reached": _or_null(_integer()),
         "released": _RELEASED,
         "privacy_loss": _LOSS,
+        "segments": _mapping(_NAME, _COUNT),
+        "hidden": _COUNT,
         "lineage": _or_null(_mapping(_NAME, _NAME)),
     },
 )
 _RECOMMENDED = _or_null(_fields({"method": _METHOD, "sequence": _integer(0, _LAST_SEQUENCE)}))
 _QUERY = {"name": _NAME, "values": _integers(0), "recommended": _RECOMMENDED}
-_SET = _fields(_QUERY | {"frequency": _number}, dict.fromkeys((*BASE_ONLY, "standard_error"), _number))
+_SET = _fields(
+    _QUERY | {"frequency": _or_null(_number)},
+    dict.fromkeys((*BASE_ONLY, "standard_error"), _number) | {KNOWN: _COUNT},
+)
 _TOP = _fields(_QUERY | {"frequencies": _numbers}, dict.fromkeys(BASE_ONLY, _numbers))
+_COUNTED = _fields({"fingerprint": _FINGERPRINT, "document": _shallow, "reports": _COUNT})
 _BODY = _fields(
     _SHARED
     | {
-        "document": _shallow,
         "sum": _number,
         "standard_error": _number,
         "level": _number,
@@ -240,8 +250,12 @@ _BODY = _fields(
         "chunks": _integer(0, 1 << 20),
     },
     _SOMETIMES
-    | dict.fromkeys(VECTORS, _numbers)
+    | dict.fromkeys(VECTORS, _numbers_or_nulls)
     | {
+        KNOWN: _integers(0),
+        "document": _shallow,
+        "documents": _list(_COUNTED, _MOST_DOCUMENTS),
+        "additive": _flag,
         "method": _METHOD,
         "vectors": _list(_NAME, 100),
         "rates": _list(_fields({"rate": _NAME, "reports": _COUNT, "counts": _integers(0)}), 1000),
@@ -252,15 +266,23 @@ _DOMAIN = _fields(
         "fingerprint": _FINGERPRINT,
         "chunks": _integer(0, 1 << 20),
         "labels": _or_null(_list(_text(".*", "a text"))),
-    }
+    },
+    {"fingerprints": _list(_FINGERPRINT, _MOST_DOCUMENTS)},
 )
 
 
 def check_head(document: Any) -> None:
     """Raises ValueError unless a document is a head of a supported schema."""
     _HEAD("head", document)
-    if not document["documents"] or not all(type(one["document"]) is dict for one in document["documents"]):
-        raise _wrong("head.documents", document["documents"], "at least one, each an object")
+    _check_documents("head", document, document["documents"])
+
+
+def _check_documents(at: str, message: Any, documents: Any) -> None:
+    """Checks the documents of a head or body; several need schema 2."""
+    if not documents or not all(type(one["document"]) is dict for one in documents):
+        raise _wrong(f"{at}.documents", documents, "at least one, each an object")
+    if (message["schema"] == 1) != (len(documents) == 1):
+        raise _wrong(f"{at}.documents", documents, "one document in schema 1, several in schema 2")
 
 
 def check_shared(document: Any) -> None:
@@ -271,8 +293,12 @@ def check_shared(document: Any) -> None:
 def check_body(document: Any) -> None:
     """Raises ValueError unless a document is the body of a method."""
     _BODY("body", document)
-    if type(document["document"]) is not dict:
-        raise _wrong("body.document", document["document"], "an object")
+    _check_documents("body", document, document.get("documents", [{"document": document.get("document")}]))
+    if "frequencies" not in (*document, *document.get("vectors", ())):
+        raise _wrong("body", sorted(document)[:20], "the frequencies, or their chunks")
+    for answer in document["queries"]:
+        if (answer["frequency"] is None) != (answer.get(KNOWN) == 0):
+            raise _wrong("body.queries", answer, "null for the frequency if known is 0")
     for most in document["top"]:
         if {len(most[name]) for name in ("frequencies", *BASE_ONLY) if name in most} != {len(most["values"])}:
             raise _wrong("body.top", most, "as many numbers as values")

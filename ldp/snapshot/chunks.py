@@ -38,7 +38,7 @@ def shortest(values: Vector) -> tuple[str, bytes]:
         raise ValueError(f"the chunk has {len(values)} values; allowed are up to {MOST}")
     with np.errstate(over="ignore"):
         narrow = values.astype("<f4")
-    exact = np.array_equal(narrow.astype(np.float64), values)
+    exact = np.array_equal(narrow.astype(np.float64), values, equal_nan=True)
     numbers = narrow if exact else values.astype("<f8", copy=False)
     bits = numbers.view(f"<u{numbers.itemsize}")  # so that -0.0 is stored: its bits are not 0
     stored = np.flatnonzero(bits).astype(_INDEX)

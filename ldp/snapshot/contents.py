@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ldp.estimate import Estimate
 from ldp.query import SetQuery, TopQuery
+from ldp.snapshot.parts import whole_of
 from ldp.stream import Stream
 
 Vector = npt.NDArray[np.float64]
@@ -184,6 +185,8 @@ class Cut:
         reached: highest time in ms up to which windows were closed; None if unknown. Windows added later begin there.
         released: the published part of the counts; None if all counts are published.
         privacy_loss: privacy loss of a report that is released under the present rules; None as for `released`.
+        segments: published segment -> its reports; None for a stream without segments.
+        hidden: reports that are in no published segment.
     """
 
     offsets: Mapping[int, int]
@@ -197,6 +200,8 @@ class Cut:
     reached: int | None = None
     released: Released | None = None
     privacy_loss: PrivacyLoss | None = None
+    segments: Mapping[str, int] | None = None
+    hidden: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "offsets", dict(sorted(self.offsets.items())))
@@ -229,8 +234,10 @@ class Recommended:
 class SetAnswer(_BitForBit):
     """A method's answer for a set; fields as in ``snapshot.schema.json``.
 
-    Only Base has the fields after `frequency`: standard error, score interval, anytime-valid interval, and poisoning
-    tolerance (−1 for infinity). For other methods they are None.
+    Only Base has the fields from `std_error` to `poisoning_tolerance`: standard error, score interval, anytime-valid
+    interval, and poisoning tolerance (−1 for infinity). For other methods they are None. `known` is the number of
+    reports of the documents that have every value of the set; None if these are all reports. If it is 0, the frequency
+    is NaN.
     """
 
     query: SetQuery
@@ -241,14 +248,16 @@ class SetAnswer(_BitForBit):
     anytime_low: float | None = None
     anytime_high: float | None = None
     poisoning_tolerance: int | None = None
+    known: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class TopAnswer(_BitForBit):
     """A method's answer for the most frequent values.
 
-    `values` are the k indices in the order of Base, for every method. Only Base has the fields after `frequencies`:
-    simultaneous intervals, anytime-valid intervals, and poisoning tolerances (−1 for infinity). All vectors are (k,).
+    `values` are the indices in the order of Base, for every method. Only Base has the fields after `frequencies`:
+    simultaneous intervals, anytime-valid intervals, and poisoning tolerances (−1 for infinity). All vectors are (k,). A
+    population can have fewer than k values.
     """
 
     query: TopQuery
@@ -288,9 +297,9 @@ class Snapshot(_BitForBit):
     """The snapshot of a stream. Equality compares all fields bit for bit.
 
     Attributes:
-        stream: the stream's name.
-        fingerprint: fingerprint of the public document, 8 hexadecimal digits.
-        document: the public document, without labels.
+        stream: the name of the stream or part (`ldp.snapshot.part_of`).
+        fingerprint: fingerprint of the first public document, 8 hexadecimal digits.
+        document: the public document, without labels; empty for a population of several documents.
         labels: the labels of the domain, or None.
         sequence: the snapshot's number.
         identity: 32 hexadecimal digits that no other snapshot has.
@@ -306,7 +315,10 @@ class Snapshot(_BitForBit):
         epsilon: ε that one report of an explicit channel spends; None if the document contains ε.
         published: time of publication in ms since the epoch, by the publisher's clock; None for a file.
         withheld: reports of the window's panes that are only for all time and in `late`; None if all are published.
-        documents: the head's entries of the documents, in the order in which they were added; none for a window.
+        documents: the documents in the order in which they were added: the entries of the head, or of a body for a
+            window. Empty for a window of one document.
+        known: (d,) number of reports of the documents that have each label; None if these are all reports. Vectors are
+            NaN where it is 0.
     """
 
     stream: str
@@ -328,14 +340,31 @@ class Snapshot(_BitForBit):
     published: int | None = None
     withheld: int | None = None
     documents: tuple[Mapping[str, Any], ...] = ()
+    known: Indices | None = None
+
+    @property
+    def is_population(self) -> bool:
+        """Whether the stream has several documents."""
+        return len(self.documents) > 1
+
+    @property
+    def schema(self) -> int:
+        """The schema version of the messages: 2 for a population, else 1."""
+        return 2 if self.is_population else 1
 
     def estimate(self) -> Estimate:
         """Returns Base as an estimate with window and labels.
 
         Raises:
-            ValueError: the snapshot has no reports or no Base.
+            ValueError: the snapshot has no reports or no Base, or several documents.
         """
-        stream = Stream.from_document(self.stream, self.document)
+        if self.is_population:
+            whole = whole_of(self.stream)
+            raise ValueError(
+                f"snapshot {self.sequence} of {self.stream!r} has {len(self.documents)} documents; an estimate needs"
+                f" one. Read a document, such as {whole}@{self.fingerprint}"
+            )
+        stream = Stream.from_document(whole_of(self.stream), self.document)
         oracle, base = stream.oracle, self._base()
         estimate = (
             (

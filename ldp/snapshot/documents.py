@@ -20,12 +20,13 @@ from ldp.snapshot.contents import (
     TopAnswer,
 )
 
-SCHEMA = 1  # Version of ``snapshot.schema.json`` that is written, and the newest that can be read
+SCHEMA = 2  # Newest version of ``snapshot.schema.json`` that can be read; see `Snapshot.schema`
 INLINE = 8192
 CHUNK = 65536
 BASE_ONLY = ("low", "high", "anytime_low", "anytime_high", "poisoning_tolerance")
 """Fields that only Base has: for single values, for sets, and for the most frequent values."""
 VECTORS = ("frequencies", *BASE_ONLY)  # Vectors of a body; methods except Base have only the first
+KNOWN = "known"  # Vector of the bodies of a population
 ROUNDED = VECTORS[:-1]  # Vectors of frequencies, which may be rounded
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -34,7 +35,7 @@ def shared_document(snapshot: Snapshot) -> dict[str, Any]:
     """Returns the fields that the head and all bodies have in common."""
     cut = snapshot.cut
     document = {
-        "schema": SCHEMA,
+        "schema": snapshot.schema,
         "stream": snapshot.stream,
         "fingerprint": snapshot.fingerprint,
         "window": asdict(snapshot.window)
@@ -148,6 +149,8 @@ def head_document(snapshot: Snapshot) -> dict[str, Any]:
         head |= {"released": _released_document(snapshot.cut.released)}
     if snapshot.cut.privacy_loss is not None:
         head |= {"privacy_loss": asdict(snapshot.cut.privacy_loss)}
+    if snapshot.cut.segments is not None:
+        head |= {"segments": dict(snapshot.cut.segments), "hidden": snapshot.cut.hidden}
     if snapshot.cut.rows is not None:
         head |= {"rows": _rows_document(snapshot.cut.rows)}
     return head if snapshot.lineage is None else head | {"lineage": dict(snapshot.lineage)}
@@ -167,7 +170,7 @@ def body_document(
         shared_document(snapshot)
         | {
             "method": method,
-            "document": dict(snapshot.document),
+            **_documents(snapshot),
             "sum": body.sum,
             "standard_error": snapshot.std_error,
             "level": snapshot.level,
@@ -175,9 +178,31 @@ def body_document(
             "top": _tops(body, snapshot.recommended),
             "chunks": -(-size // chunk) if size > inline else 0,
         }
+        | _additive(snapshot, method)
         | _by_rate(snapshot, body)
-        | vectors(body)
+        | vectors(snapshot, body)
     )
+
+
+def _documents(snapshot: Snapshot) -> dict[str, Any]:
+    if not snapshot.is_population:
+        return {"document": dict(snapshot.document)}
+    return {"documents": [counted(one) for one in snapshot.documents]}
+
+
+def counted(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a body's entry of a document from the head's entry."""
+    without_labels = {key: value for key, value in document["document"].items() if key != "labels"}
+    return {
+        "fingerprint": document["fingerprint"],
+        "document": without_labels,
+        "reports": document["reports"],
+    }
+
+
+def _additive(snapshot: Snapshot, method: str) -> dict[str, bool]:
+    parted = snapshot.is_population or ":" in snapshot.stream
+    return {"additive": False} if parted and method != "base" else {}
 
 
 def _by_rate(snapshot: Snapshot, body: Body) -> dict[str, Any]:
@@ -187,9 +212,10 @@ def _by_rate(snapshot: Snapshot, body: Body) -> dict[str, Any]:
     return {"rates": [{"rate": rate, "reports": sum(counts), "counts": counts} for rate, counts in rates]}
 
 
-def vectors(body: Body) -> dict[str, Any]:
+def vectors(snapshot: Snapshot, body: Body) -> dict[str, Any]:
     """Returns a body's vectors by name."""
-    return {"frequencies": body.frequencies} | _base_only(body)
+    known = {} if snapshot.known is None else {KNOWN: snapshot.known}
+    return {"frequencies": body.frequencies} | _base_only(body) | known
 
 
 def _base_only(results: Body | SetAnswer | TopAnswer) -> dict[str, Any]:
@@ -206,6 +232,8 @@ def _sets(body: Body, recommended: Mapping[str, Recommended]) -> list[dict[str, 
         }
         if answer.std_error is not None:
             document["standard_error"] = answer.std_error
+        if answer.known is not None:
+            document[KNOWN] = answer.known
         answers.append(document | _base_only(answer) | _method(recommended.get(answer.query.name)))
     return answers
 

@@ -10,7 +10,8 @@ import orjson
 from ldp.consistency import METHODS
 from ldp.snapshot import chunks
 from ldp.snapshot.contents import ALL_TIME, Body, Period, Snapshot
-from ldp.snapshot.documents import CHUNK, INLINE, SCHEMA, VECTORS, body_document, head_document, vectors
+from ldp.snapshot.documents import CHUNK, INLINE, KNOWN, VECTORS, body_document, head_document, vectors
+from ldp.snapshot.parts import domain_of
 
 JSON = "application/json"
 
@@ -25,12 +26,13 @@ class Message:
     snapshot: str = ""
     parts: int = 1
     window: Period = ALL_TIME
+    schema: int = 1
 
     def headers(self, sequence: int) -> list[tuple[str, bytes]]:
         """Returns the headers. Only messages of windows have `end` and `final`."""
         headers = [
             ("content-type", self.content_type.encode()),
-            ("schema", str(SCHEMA).encode()),
+            ("schema", str(self.schema).encode()),
             ("sequence", str(sequence).encode()),
             ("parts", str(self.parts).encode()),
             ("snapshot", self.snapshot.encode()),
@@ -83,8 +85,10 @@ def encode_window(snapshot: Snapshot, inline: int = INLINE, chunk: int = CHUNK) 
 
 def _whole(snapshot: Snapshot, parts: list[Message]) -> list[Message]:
     """Adds identity, window and number of messages to each message."""
-    identity, window = snapshot.identity, snapshot.window
-    return [replace(part, snapshot=identity, parts=len(parts), window=window) for part in parts]
+    identity, window, schema = snapshot.identity, snapshot.window, snapshot.schema
+    return [
+        replace(part, snapshot=identity, parts=len(parts), window=window, schema=schema) for part in parts
+    ]
 
 
 def delete_window(
@@ -95,13 +99,22 @@ def delete_window(
     `snapshot` is any snapshot of the stream. The window may have methods that `snapshot` does not have, so the default
     of `methods` is all methods.
     """
+    return delete_part(snapshot, snapshot.stream, window, methods)
+
+
+def delete_part(snapshot: Snapshot, part: str, window: Period, methods: Iterable[str]) -> list[Message]:
+    """Returns tombstones for all possible messages of a window of a part.
+
+    `part` is a name from `part_of`. The other arguments are those of `delete_window`.
+    """
     size = len(next(iter(snapshot.bodies.values())).frequencies)
     many = -(-size // CHUNK) if size > INLINE else 0
-    keys = [f"{snapshot.stream}/{window.place}/{method}" for method in methods]
+    known = (KNOWN,) if snapshot.is_population else ()
+    keys = [f"{part}/{window.place}/{method}" for method in methods]
     longer = [
         f"{key}/{vector}/{i}"
         for key in keys
-        for vector in (VECTORS if key.endswith("/base") else VECTORS[:1])
+        for vector in ((*VECTORS, *known) if key.endswith("/base") else (*VECTORS[:1], *known))
         for i in range(many)
     ]
     return [Message(key, JSON, b"", snapshot.identity) for key in (*keys, *longer)]
@@ -112,7 +125,7 @@ def _bodies(snapshot: Snapshot, inline: int, chunk: int) -> list[Message]:
     for method, body in snapshot.bodies.items():
         _check_finite(snapshot, method, body)
         key, document = f"{snapshot.stream}/{where}/{method}", body_document(snapshot, method, inline, chunk)
-        longer = vectors(body) if document["chunks"] else {}
+        longer = vectors(snapshot, body) if document["chunks"] else {}
         if longer:
             document = {k: v for k, v in document.items() if k not in longer} | {"vectors": [*longer]}
         parts.append(_json(key, document))
@@ -124,12 +137,13 @@ def _bodies(snapshot: Snapshot, inline: int, chunk: int) -> list[Message]:
 
 
 def _domain(snapshot: Snapshot, inline: int) -> list[Message]:
-    labels = snapshot.labels
-    if labels is None:
+    labels, key = snapshot.labels, f"{snapshot.stream}/domain"
+    if labels is None or key != domain_of(snapshot.stream):
         return []
-    key = f"{snapshot.stream}/domain"
     starts = range(0, len(labels), inline)
-    domain = {"schema": SCHEMA, "stream": snapshot.stream, "fingerprint": snapshot.fingerprint}
+    domain = {"schema": snapshot.schema, "stream": snapshot.stream, "fingerprint": snapshot.fingerprint}
+    if snapshot.is_population:
+        domain["fingerprints"] = [one["fingerprint"] for one in snapshot.documents]
     if len(starts) == 1:
         return [_json(key, domain | {"chunks": 0, "labels": labels})]
     chunks = [_json(f"{key}/labels/{i}", labels[start : start + inline]) for i, start in enumerate(starts)]
@@ -137,9 +151,16 @@ def _domain(snapshot: Snapshot, inline: int) -> list[Message]:
 
 
 def _check_finite(snapshot: Snapshot, method: str, body: Body) -> None:
-    """Raises ValueError for a number that the encoder would write as null."""
-    numbers: list[Any] = [snapshot.std_error, snapshot.level, body.sum, *vectors(body).values()]
+    """Raises ValueError for a number that the encoder would write as null.
+
+    Numbers of unknown values are null.
+    """
+    known = slice(None) if snapshot.known is None else snapshot.known > 0
+    numbers: list[Any] = [snapshot.std_error, snapshot.level, body.sum]
+    numbers += [vector[known] for vector in vectors(snapshot, body).values()]
     for answer in body.sets:
+        if answer.known == 0:
+            continue
         numbers += [answer.frequency, answer.std_error, answer.low, answer.high]
         numbers += [answer.anytime_low, answer.anytime_high]
     for most in body.tops:

@@ -41,4 +41,4 @@ def _nearest(vector: Vector, off: float) -> Vector:
     """Rounds to float32, unless this moves a number by more than `off`."""
     with np.errstate(over="ignore", invalid="ignore"):
         near = vector.astype(np.float32).astype(np.float64)
-        return near if (np.abs(near - vector) <= off).all() else vector
+        return vector if (np.abs(near - vector) > off).any() else near  # NaN stays NaN

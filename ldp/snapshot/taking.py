@@ -5,38 +5,21 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from ldp.consistency import chosen
-from ldp.consistency.together import by_method
+from ldp.estimate import Estimate
+from ldp.fleet import Fleet, FleetEstimate
 from ldp.oracles.explicit import ExplicitChannel
-from ldp.oracles.rated_estimate import RatedEstimate
-from ldp.poisoning import set_tolerance, tolerance
-from ldp.query import Query, SetQuery, TopQuery, of_domain, read, top, top_interval
-from ldp.snapshot.contents import (
-    ALL_TIME,
-    Body,
-    Cut,
-    Indices,
-    Period,
-    Recommended,
-    SetAnswer,
-    Snapshot,
-    TopAnswer,
-    Vector,
-)
-from ldp.snapshot.documents import shared_document
-
-if TYPE_CHECKING:
-    from ldp.estimate import Estimate
-    from ldp.stream import Stream
+from ldp.query import Query
+from ldp.snapshot.answering import bodies
+from ldp.snapshot.contents import ALL_TIME, Cut, Indices, Period, Recommended, Snapshot
+from ldp.snapshot.documents import counted, shared_document
+from ldp.stream import Stream
 
 
 def take(
-    stream: "Stream",
-    estimate: "Estimate",
+    stream: Stream | Fleet,
+    estimate: Estimate | FleetEstimate,
     cut: Cut,
     sequence: int,
     queries: Iterable[Query] = (),
@@ -48,11 +31,13 @@ def take(
     window: Period = ALL_TIME,
     complete: bool | None = None,
     published: int | None = None,
+    part: str | None = None,
+    fewest: int = 1,
 ) -> Snapshot:
     """Returns a snapshot of all results for an estimate. O(d log d).
 
     Args:
-        stream: the stream.
+        stream: the stream, or its documents in the order in which they were added.
         estimate: Base over the whole domain.
         cut: the counted records.
         sequence: the snapshot's number.
@@ -61,11 +46,12 @@ def take(
         methods: names of methods, at least one; by default all that apply to the domain.
         recommended: query name -> recommended method; names that are not in `queries` are ignored.
         lineage: with the fingerprint, identifies the source of the counts; None if the source is not a topic.
-        identity: the head's identity, 32 hexadecimal digits. A window's identity is derived from it. By default, the
-            identity is a hash of the head. A hash does not suffice if another snapshot can have the same number.
-        window: the time window of the estimate. A window has no rules, documents, floors, progress or lineage.
+        identity: the head's identity, 32 hexadecimal digits. By default a hash, if no other snapshot has the number.
+        window: the time window of the estimate. Windows and parts have no rules, floors, progress or lineage.
         complete: whether the snapshot has all reports of the window; by default `cut.complete`.
         published: time of publication in ms since the epoch, not part of the default identity; None for a file.
+        part: name of the part (`part_of`) that has the documents and the estimate; None for all reports.
+        fewest: reports that a label needs to be most frequent in a population; at most the highest number.
 
     Raises:
         ValueError: methods that `chosen` refuses; queries that conflict or exceed the domain; a level outside (0, 1).
@@ -77,26 +63,23 @@ def take(
         >>> snapshot.reports, round(snapshot.bodies["norm-sub"].sum, 9)
         (100, 1.0)
     """
-    if window != ALL_TIME:
-        cut, lineage = Cut(cut.offsets, cut.gaps, cut.uncounted), None
-        identity = identity and window_identity(identity, window.name, window.start)
-    bodies = _bodies(estimate, queries := tuple(queries), methods, level)
+    estimate, queries = _of_one(estimate), tuple(queries)
+    head = _head(stream, _reports(estimate), cut, sequence, lineage, identity or "", published)
     snapshot = replace(
-        announce(stream, cut, sequence, lineage, identity or "", estimate.n, published),
+        head if part is None and window == ALL_TIME else _in_part(head, part, window),
         labels=stream.labels,
         complete=cut.complete if complete is None else complete,
-        std_error=estimate.sigma,
+        std_error=_std_error(estimate),
         level=level,
         recommended={q.name: found for q in queries if (found := (recommended or {}).get(q.name))},
-        bodies=bodies,
-        window=window,
-        documents=_documents(stream, estimate.n, cut) if window == ALL_TIME else (),
+        bodies=bodies(estimate, queries, methods, level, fewest),
+        known=_known(estimate),
     )
     return snapshot if identity else replace(snapshot, identity=_identity(snapshot))
 
 
 def announce(
-    stream: "Stream",
+    stream: Stream | Fleet,
     cut: Cut,
     sequence: int,
     lineage: Mapping[str, str] | None,
@@ -105,39 +88,132 @@ def announce(
     published: int | None = None,
 ) -> Snapshot:
     """Returns a snapshot that has only a head. For the arguments, see `take`."""
+    others = [0] * (len(_documents(stream)) - 1)
+    return _head(stream, [reports, *others], cut, sequence, lineage, identity, published)
+
+
+def _head(
+    stream: Stream | Fleet,
+    reports: Sequence[int],
+    cut: Cut,
+    sequence: int,
+    lineage: Mapping[str, str] | None,
+    identity: str,
+    published: int | None,
+) -> Snapshot:
+    """Returns the head, for the number of reports of each document."""
+    first, *others = _documents(stream)
+    document = {key: value for key, value in first.document().items() if key != "labels"}
     return Snapshot(
-        stream=stream.name,
-        fingerprint=stream.fingerprint.hex(),
-        document={key: value for key, value in stream.document().items() if key != "labels"},
+        stream=first.name,
+        fingerprint=first.fingerprint.hex(),
+        document={} if others else document,
         labels=None,
         sequence=sequence,
         identity=identity,
         lineage=None if lineage is None else dict(lineage),
         cut=cut,
         complete=cut.complete,
-        reports=reports,
+        reports=sum(reports),
         std_error=0.0,
         level=0.0,
         recommended={},
         bodies={},
-        epsilon=stream.oracle.spent if isinstance(stream.oracle, ExplicitChannel) else None,
+        epsilon=first.oracle.spent if isinstance(first.oracle, ExplicitChannel) and not others else None,
         published=published,
-        documents=_documents(stream, reports, cut),
+        documents=_entries(stream, reports, cut),
     )
 
 
-def _documents(stream: "Stream", reports: int, cut: Cut) -> tuple[dict[str, Any]]:
-    """Returns the head's entry of the only document of a stream."""
-    entry = {
-        "fingerprint": stream.fingerprint.hex(),
-        "document": json.loads(stream.hashed),
-        "reports": reports,
-    }
-    return (entry | {"variance_share": 1.0, "retired": False, "partitions": len(cut.rules)},)
+def _in_part(head: Snapshot, part: str | None, window: Period) -> Snapshot:
+    """Returns the head with the fields of a part or window.
+
+    The identities of parts and windows are derived from the head's identity, because their messages stay on the topic
+    after later heads.
+    """
+    identity, documents = head.identity, head.documents
+    if part is not None:
+        identity = identity and part_identity(identity, part)
+    if window != ALL_TIME:
+        identity = identity and window_identity(identity, window.name, window.start)
+        documents = tuple(map(counted, documents)) if head.is_population else ()
+    return replace(
+        head,
+        stream=part or head.stream,
+        identity=identity,
+        cut=Cut(head.cut.offsets, head.cut.gaps, head.cut.uncounted),
+        lineage=None,
+        window=window,
+        documents=documents,
+    )
+
+
+def _of_one(estimate: Estimate | FleetEstimate) -> Estimate | FleetEstimate:
+    """Returns the estimate of the document, if there is only one."""
+    several = isinstance(estimate, FleetEstimate) and len(estimate.estimates) > 1
+    return estimate if several or isinstance(estimate, Estimate) else estimate.counted[0]
+
+
+def _documents(stream: Stream | Fleet) -> tuple[Stream, ...]:
+    return stream.documents if isinstance(stream, Fleet) else (stream,)
+
+
+def _reports(estimate: Estimate | FleetEstimate) -> list[int]:
+    """Returns the number of reports of each document."""
+    each = estimate.estimates if isinstance(estimate, FleetEstimate) else (estimate,)
+    return [0 if one is None else one.n for one in each]
+
+
+def _known(estimate: Estimate | FleetEstimate) -> Indices | None:
+    """Returns the number of reports for each label; None if it is all reports."""
+    if isinstance(estimate, Estimate) or (estimate.known == estimate.n).all():
+        return None
+    return estimate.known
+
+
+def _entries(stream: Stream | Fleet, reports: Sequence[int], cut: Cut) -> tuple[dict[str, Any], ...]:
+    """Returns the head's entries of the documents of a stream.
+
+    Document r contributes n_r·V_r/n² to the variance, where V_r is the variance of one report (Equation 5). Without
+    reports, all n_r are taken as equal.
+    """
+    documents = _documents(stream)
+    retired = stream.retired if isinstance(stream, Fleet) else frozenset()
+    oracles = [document.oracle for document in documents]
+    weights = reports if any(reports) else [1] * len(reports)
+    variances = [
+        float(n * one.q * (1 - one.q) / (one.p - one.q) ** 2) for n, one in zip(weights, oracles, strict=True)
+    ]
+    total = sum(variances)
+    return tuple(
+        {
+            "fingerprint": document.fingerprint.hex(),
+            "document": json.loads(document.hashed),
+            "reports": n,
+            "variance_share": variance / total,
+            "retired": document.fingerprint in retired,
+            "partitions": sum(_accepts(rules, document, documents[0]) for rules in cut.rules.values()),
+        }
+        for document, n, variance in zip(documents, reports, variances, strict=True)
+    )
+
+
+def _accepts(rules: Sequence[Mapping[str, Any]], document: Stream, oldest: Stream) -> bool:
+    """Returns whether a partition with these rules accepts a document."""
+    first = {"documents": {oldest.fingerprint.hex(): [0, False]}}  # a first rule can omit it
+    named = [rule.get("documents", {}) for rule in (first | {**next(iter(rules), {})}, *rules[1:])]
+    name = document.fingerprint.hex()
+    found = [statuses[name] for statuses in named if name in statuses]
+    return bool(found) and not max(found)[1]
+
+
+def part_identity(identity: str, part: str) -> str:
+    """Derives the identity of a part from the identity of the head."""
+    return _digest([identity, part])
 
 
 def window_identity(identity: str, name: str, start: int | None) -> str:
-    """Derives the identity of a window from the identity of the head."""
+    """Derives the identity of a window from the identity of the head or part."""
     return _digest([identity, name, start])
 
 
@@ -154,94 +230,8 @@ def _digest(content: object) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
 
 
-def _bodies(
-    estimate: "Estimate", queries: Iterable[Query], methods: Sequence[str] | None, level: float
-) -> dict[str, Body]:
-    sets, tops = of_domain(queries, estimate.oracle.domain_size)
-    listed = [(query, np.array(query.values, np.intp)) for query in sets]
-    most = [(query, top(estimate, query.k)) for query in tops]
-    return {
-        name: _body(name, vector, estimate, listed, most, level)
-        for name, vector in by_method(estimate, chosen(methods, estimate.oracle.domain_size)).items()
-    }
-
-
-def _body(
-    method: str,
-    frequencies: Vector,
-    estimate: "Estimate",
-    sets: Sequence[tuple[SetQuery, Indices]],
-    most: Sequence[tuple[TopQuery, Indices]],
-    level: float,
-) -> Body:
-    everything = np.arange(estimate.oracle.domain_size)
-    body = Body(
-        frequencies,
-        read(estimate, everything, method, frequencies),
-        tuple(_set(query, values, estimate, method, frequencies, level) for query, values in sets),
-        tuple(_top(query, values, estimate, method, frequencies, level) for query, values in most),
-    )
-    if method != "base":
-        return body
-    low, high = estimate.interval(level)
-    body = replace(body, low=low, high=high)
-    if not _is_counted(estimate):
-        return body
-    anytime_low, anytime_high = (None, None) if estimate.memoised else estimate.anytime_interval(level)
-    return replace(
-        body,
-        anytime_low=anytime_low,
-        anytime_high=anytime_high,
-        poisoning_tolerance=_written(tolerance(estimate, low, high)),
-        by_rate=estimate.state if isinstance(estimate, RatedEstimate) else None,
-    )
-
-
-def _is_counted(estimate: "Estimate") -> bool:
-    """Returns whether anytime-valid intervals and tolerances can be computed."""
-    return estimate.counts is not None or isinstance(estimate, RatedEstimate)
-
-
-def _written(numbers: Vector) -> Vector:
-    """Replaces infinite poisoning tolerances by −1."""
-    return np.where(np.isinf(numbers), -1.0, numbers)
-
-
-def _set(
-    query: SetQuery, values: Indices, estimate: "Estimate", method: str, frequencies: Vector, level: float
-) -> SetAnswer:
-    frequency = read(estimate, values, method, frequencies)
-    if method != "base":
-        return SetAnswer(query, frequency)
-    variance = query.variance(estimate.oracle)
-    low, high = variance.interval(estimate, level)
-    answer = SetAnswer(query, frequency, variance.std_error(estimate), low, high)
-    if not _is_counted(estimate):
-        return answer
-    anytime_low, anytime_high = (
-        (None, None) if estimate.memoised else variance.anytime_interval(estimate, level)
-    )
-    fewest = set_tolerance(estimate, values, low, high)
-    return replace(
-        answer,
-        anytime_low=anytime_low,
-        anytime_high=anytime_high,
-        poisoning_tolerance=-1 if math.isinf(fewest) else int(fewest),
-    )
-
-
-def _top(
-    query: TopQuery, values: Indices, estimate: "Estimate", method: str, frequencies: Vector, level: float
-) -> TopAnswer:
-    answer = TopAnswer(query, values, frequencies[values])
-    if method != "base":
-        return answer
-    low, high = top_interval(estimate, query.k, level)
-    answer = replace(answer, low=low, high=high)
-    if not _is_counted(estimate):
-        return answer
-    # the values are chosen by the data, so each of the d values gets 1/d of the error probability
-    each = 1.0 - (1.0 - level) / estimate.oracle.domain_size
-    anytime_low, anytime_high = (None, None) if estimate.memoised else estimate.anytime_interval(each, values)
-    fewest = _written(tolerance(estimate, low, high, values))
-    return replace(answer, anytime_low=anytime_low, anytime_high=anytime_high, poisoning_tolerance=fewest)
+def _std_error(estimate: Estimate | FleetEstimate) -> float:
+    """Returns the standard error at frequency 0, for labels of all documents."""
+    if isinstance(estimate, Estimate):
+        return estimate.sigma
+    return math.sqrt(sum((one.n * one.sigma) ** 2 for one in estimate.counted)) / estimate.n

@@ -282,6 +282,6 @@ def test_a_snapshot_of_a_newer_schema_is_refused_as_newer():
     parts = snapshot.encode(taken)
     topic = {part.key: (dict(part.headers(3)), part.body) for part in parts}
     headers, body = topic["s/head"]
-    topic["s/head"] = headers, json.dumps(json.loads(body) | {"schema": 2}).encode()
-    with pytest.raises(snapshot.NewerSchema, match=r"snapshot 3 of 's' has schema 2 of a newer version"):
+    topic["s/head"] = headers, json.dumps(json.loads(body) | {"schema": 3}).encode()
+    with pytest.raises(snapshot.NewerSchema, match=r"snapshot 3 of 's' has schema 3 of a newer version"):
         snapshot.assemble("s", topic)

@@ -50,7 +50,7 @@ def test_numbers_are_read_as_float32_and_base_exactly():
     assert list(read.bodies) == list(METHODS)
     for method, body in whole.bodies.items():
         own = read.bodies[method]
-        for name, vector in vectors(body).items():
+        for name, vector in vectors(whole, body).items():
             exact = name == "poisoning_tolerance" or (method, name) == ("base", "frequencies")
             due = vector if exact else vector.astype(np.float32).astype(np.float64)
             assert getattr(own, name).tobytes() == due.tobytes(), (method, name)
@@ -58,7 +58,7 @@ def test_numbers_are_read_as_float32_and_base_exactly():
         assert (own.sum, own.sets) == (body.sum, body.sets)
         assert own.tops[0].frequencies.tolist() == own.frequencies[own.tops[0].values].tolist()
     assert read.estimate().known_counts().tolist() == whole.estimate().known_counts().tolist()
-    assert size(parts) < 0.55 * 8 * LARGE * sum(len(vectors(body)) for body in whole.bodies.values())
+    assert size(parts) < 0.55 * 8 * LARGE * sum(len(vectors(whole, body)) for body in whole.bodies.values())
 
 
 def test_chunks_use_the_shortest_type():

@@ -144,8 +144,8 @@ def test_a_head_with_an_invalid_field_is_refused_or_harmless():
 
 def test_a_head_of_a_newer_version_differs_from_an_invalid_head():
     document = orjson.loads(messages()["s/head"][1])
-    with pytest.raises(NewerHead, match="schema 2, but this version reads up to 1"):
-        Head.read(orjson.dumps(document | {"schema": 2}), "s")
+    with pytest.raises(NewerHead, match="schema 3, but this version reads up to 2"):
+        Head.read(orjson.dumps(document | {"schema": 3}), "s")
     rule = {"offset": 0, "revision": 1, "most_reports": 1, "hamming_weight": True, "salt": 1}
     with pytest.raises(NewerHead, match="rules with 'salt', unknown to this version"):
         Head.read(orjson.dumps(document | {"rules": {"0": [rule]}}), "s")

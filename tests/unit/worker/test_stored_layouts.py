@@ -258,5 +258,5 @@ def test_a_head_without_documents_is_refused():
 
 
 def test_a_head_of_a_newer_version_is_refused():
-    with pytest.raises(ValueError, match="schema 2, but this version reads up to 1"):
-        Head.parse(head("head") | {"schema": 2})
+    with pytest.raises(ValueError, match="schema 3, but this version reads up to 2"):
+        Head.parse(head("head") | {"schema": 3})
