@@ -1,4 +1,4 @@
-"""``ldp ledger``: privacy loss of a unit, and of readers of snapshots."""
+"""``ldp ledger``: privacy losses to the operator and to readers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from ldp.cli.command import FILE, cli, read_document
-from ldp.privacy.summary import DELTA, LINES, as_text, readers_as_text, rounded_up, summary
+from ldp.privacy.summary import DELTA, LINES, READERS, as_text, readers_as_text, rounded_up, summary
 from ldp.terminal import echo, echo_json
 
 
@@ -24,16 +24,27 @@ from ldp.terminal import echo, echo_json
     help="Fewest new reports that a snapshot releases together (snapshots.fewest_new): show what its readers learn.",
 )
 @click.option(
+    "--shuffle-batch-size",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Uploads that the shuffler moves together (streams.shuffle_batch_size): show what readers of reports learn.",
+)
+@click.option(
     "--delta",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=DELTA,
     show_default=True,
-    help="δ of --fewest-new.",
+    help="δ of --fewest-new and --shuffle-batch-size.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
 @click.option("--registry", is_flag=True, help="Print an entry for the DP Deployments Registry, in YAML.")
 def ledger(
-    documents: tuple[Path, ...], fewest_new: int | None, delta: float, as_json: bool, registry: bool
+    documents: tuple[Path, ...],
+    fewest_new: int | None,
+    shuffle_batch_size: int | None,
+    delta: float,
+    as_json: bool,
+    registry: bool,
 ) -> None:
     """Show the privacy loss that streams cause.
 
@@ -43,7 +54,8 @@ def ledger(
     unit are added.
 
     --fewest-new adds the privacy loss to a reader of snapshots if noise is fresh, for one report, and for all reports
-    in a horizon if each is in another increment.
+    in a horizon if each is in another increment. --shuffle-batch-size adds the same for a reader of the topic of
+    reports, if all reports pass the gateway and the shuffler.
 
     \b
     ldp ledger colours.json --fewest-new 10000
@@ -52,7 +64,8 @@ def ledger(
     """  # noqa: D301
     streams = {str(path): read_document(path) for path in documents}
     found = {
-        name: summary(stream.oracle, stream.privacy, fewest_new, delta) for name, stream in streams.items()
+        name: summary(stream.oracle, stream.privacy, fewest_new, delta, shuffle_batch_size)
+        for name, stream in streams.items()
     }
     if registry:
         from ldp.privacy.registry import entry
@@ -96,15 +109,21 @@ def _printed(found: dict[str, Any]) -> list[str]:
             limit = "the document declares no limit"
         lines.append(f"{name}: reports: {limit}")
         lines += [f"  {line:<24}{as_text(one['operator'][key])}" for key, line in LINES.items()]
-        if reader := one["snapshots"]:
-            lines.append(f"  {'a reader of snapshots':<24}{readers_as_text(reader)}")
-            if total := reader.get("all_reports"):
-                lines.append(
-                    f"  {'  all, one an increment':<24}{as_text(total['epsilon'])}, δ = {total['delta']:g}"
-                )
+        for key, (reader, together) in READERS.items():
+            if (shown := one[key]) is None:
+                continue
+            text = readers_as_text(shown)
+            if key == "batches" and shown["epsilon"] is not None:
+                text += f"; {as_text(one['operator']['one_report'])} if the reader sees the intake topic"
+            lines.append(f"  {reader:<24}{text}")
+            if total := shown.get("all_reports"):
+                all_of = f"  all, one {together}"
+                lines.append(f"  {all_of:<24}{as_text(total['epsilon'])}, δ = {total['delta']:g}")
     for unit in _units(found):
         if unit["streams"] > 1:
             lines.append(f"{unit['unit']}: sum of {unit['streams']} streams")
             lines += [f"  {LINES[key]:<24}{as_text(unit[key])}" for key in ("same_value", "any_history")]
-    readers = [one["snapshots"] for one in found.values() if one["snapshots"]]
-    return lines + [f"A reader of snapshots {reader['adversary']}." for reader in readers[:1]]
+    for key, (reader, _) in READERS.items():
+        shown = [one[key] for one in found.values() if one[key]]
+        lines += [f"{reader.capitalize()} {one['adversary']}." for one in shown[:1]]
+    return lines

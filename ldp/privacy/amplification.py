@@ -1,4 +1,4 @@
-"""Privacy amplification by shuffling, for readers of snapshots only.
+"""Privacy amplification by shuffling, for readers of results or reports.
 
 A snapshot is a function of the multiset of reports. A shuffler of the reports that were released together would show a
 reader of snapshots at least as much. The bound is the privacy blanket of Balle, Bell, Gascón and Nissim ("The Privacy
@@ -30,11 +30,13 @@ from ldp.oracles.unary import UnaryEncoding
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-ADVERSARY = (
-    "sees every snapshot, row and page; knows the values of all other users; sent none of the reports of an increment;"
-    " and does not see the topics, dead letters, Redis or metrics by partition"
-)
-"""Adversary of the bound, as text."""
+ADVERSARIES = {
+    "snapshots": "sees every snapshot, row and page; knows the values of all other users; sent none of the reports of"
+    " an increment; and does not see the topics, dead letters, Redis or metrics by partition",
+    "batches": "sees all shuffled reports, also in aborted batches and backups; knows the batch of each upload and the"
+    " values of all other users; sent none of the uploads of a batch; and does not see the gateway or the intake topic",
+}
+"""Adversaries of the bound, as text, by the readers of `ldp.privacy.summary`."""
 
 _POINTS = 1 << 17  # cells of the grid
 _ROUNDING = 1e-15  # bound on the rounding error of a cell

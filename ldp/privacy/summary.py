@@ -1,4 +1,4 @@
-"""Privacy losses against the operator, and to readers of snapshots."""
+"""Privacy losses against the operator, and to readers."""
 
 from __future__ import annotations
 
@@ -13,17 +13,25 @@ if TYPE_CHECKING:
     from ldp.oracles import Oracle
     from ldp.privacy.amplification import Blanket
     from ldp.privacy.declaration import Declaration
-    from ldp.privacy.ledger import Ledger
 
 DELTA = 1e-8
-"""Default δ of the loss to readers of snapshots."""
+"""Default δ of the loss to readers."""
 LINES = {"one_report": "one report", "same_value": "a value that stays", "any_history": "any history"}
 """Text for each loss against the operator."""
+READERS = {
+    "snapshots": ("a reader of snapshots", "an increment"),
+    "batches": ("a reader of reports", "a batch"),
+}
+"""Text for each reader, and for the reports that this reader sees together."""
 _MOST = 10**9  # reports of the computed bound, which also holds for more; above 10¹² floats overflow
 
 
 def summary(
-    oracle: Oracle, declared: Declaration | None, fewest_new: int | None = None, delta: float = DELTA
+    oracle: Oracle,
+    declared: Declaration | None,
+    fewest_new: int | None = None,
+    delta: float = DELTA,
+    batch_size: int | None = None,
 ) -> dict[str, Any]:
     """Returns a stream's privacy losses as JSON.
 
@@ -32,7 +40,8 @@ def summary(
         declared: the declaration in the document; None without one.
         fewest_new: smallest number of new reports that a snapshot releases together; None if readers of snapshots are
             not considered.
-        delta: δ of the loss to these readers.
+        delta: δ of the loss to readers.
+        batch_size: number of uploads in a batch of the shuffler; None if readers of reports are not considered.
 
     Example:
         >>> import ldp
@@ -49,14 +58,19 @@ def summary(
         },
         "snapshots": None
         if fewest_new is None
-        else _of_snapshots(oracle, declared, losses, fewest_new, delta),
+        else {"fewest_new": fewest_new}
+        | _of_reader("snapshots", oracle, declared, losses.any_history, fewest_new, delta),
+        "batches": None
+        if batch_size is None
+        else {"shuffle_batch_size": batch_size}
+        | _of_reader("batches", oracle, declared, losses.any_history, batch_size, delta),
     }
 
 
 def to_readers(
     oracle: Oracle, declared: Declaration | None, fewest_new: int, delta: float = DELTA
 ) -> float | None:
-    """Returns ε of one report for readers of snapshots.
+    """Returns ε of one report for readers of snapshots or of shuffled reports.
 
     It is infinite if a report rules out a value. It is None with memoised noise, because repeated noise of other users
     can reveal a report. The result is cached: the computation takes up to seconds.
@@ -79,22 +93,26 @@ def _epsilon_of(found: Blanket, n: int, delta: float) -> float:
     return found.epsilon(n, delta)
 
 
-def _of_snapshots(
-    oracle: Oracle, declared: Declaration | None, losses: Ledger, fewest_new: int, delta: float
+def _of_reader(
+    reader: str,
+    oracle: Oracle,
+    declared: Declaration | None,
+    most: Fraction | float | None,
+    n: int,
+    delta: float,
 ) -> dict[str, Any]:
-    """Returns the loss to a reader of snapshots."""
-    from ldp.privacy.amplification import ADVERSARY, of_group
+    """Returns the loss to a reader who sees at least n reports together."""
+    from ldp.privacy.amplification import ADVERSARIES, of_group
 
-    epsilon = to_readers(oracle, declared, fewest_new, delta)
-    loss = None if epsilon is None else rounded_up(epsilon)
-    shown: dict[str, Any] = {"fewest_new": fewest_new, "epsilon": loss, "delta": delta}
-    if epsilon is not None and declared is not None and losses.any_history is not None:
-        k = declared.most_reports()
-        most = float(losses.any_history)
+    epsilon = to_readers(oracle, declared, n, delta)
+    shown: dict[str, Any] = {"epsilon": None if epsilon is None else rounded_up(epsilon), "delta": delta}
+    if epsilon is not None and declared is not None and most is not None:
+        k, most = declared.most_reports(), float(most)
         together, at_once = of_group(epsilon, delta, k)
         shown["all_reports"] = {"epsilon": rounded_up(min(k * epsilon, most)), "delta": min(1.0, k * delta)}
-        shown["all_reports_in_one_increment"] = {"epsilon": rounded_up(min(together, most)), "delta": at_once}
-    return shown | {"adversary": ADVERSARY}
+        key = f"all_reports_in_one_{READERS[reader][1].split()[1]}"
+        shown[key] = {"epsilon": rounded_up(min(together, most)), "delta": at_once}
+    return shown | {"adversary": ADVERSARIES[reader]}
 
 
 def rounded_up(loss: Fraction | float) -> float | str:
@@ -123,7 +141,7 @@ def as_text(loss: float | str | None) -> str:
 
 
 def readers_as_text(found: dict[str, Any]) -> str:
-    """Returns the loss to a reader in `summary`'s ``snapshots`` as text."""
+    """Returns the loss to a reader, from the result of `summary`, as text."""
     if found["epsilon"] is None:
-        return "as against the operator, because memoised noise repeats in later increments"
+        return "as against the operator, because memoised noise repeats"
     return f"{as_text(found['epsilon'])}, δ = {found['delta']:g}"

@@ -6,7 +6,7 @@ Only `kafka.look` and `redis.look` connect. The `assess_...` functions need no c
 import os
 from collections.abc import Callable
 
-from ldp.privacy.summary import LINES, as_text, readers_as_text, summary
+from ldp.privacy.summary import DELTA, LINES, READERS, as_text, readers_as_text, summary
 from worker.check import kafka, machine, redis
 from worker.check.finding import Finding, Level
 from worker.config import Config
@@ -48,16 +48,24 @@ def assess_privacy(config: Config) -> list[Finding]:
     for served in config.streams:
         subject, losses = (
             f"privacy of {served.name}",
-            summary(served.stream.oracle, served.stream.privacy, fewest),
+            summary(
+                served.stream.oracle,
+                served.stream.privacy,
+                fewest,
+                DELTA,
+                served.shuffle_batch_size if served.intake else None,
+            ),
         )
         lines = [f"{line}: {as_text(losses['operator'][key])}" for key, line in LINES.items()]
         found.append(Finding(Level.OK, subject, f"against the operator, {'; '.join(lines)}"))
-        if readers := losses["snapshots"]:
-            text = (
-                f"one report, to a reader of snapshots: {readers_as_text(readers)};"
-                f" to the operator: {as_text(losses['operator']['one_report'])}. The reader {readers['adversary']}"
-            )
-            found.append(Finding(Level.OK, subject, text))
+        for key, (reader, _) in READERS.items():
+            if losses[key]:
+                text = (
+                    f"one report, to {reader}: {readers_as_text(losses[key])};"
+                    f" to the operator: {as_text(losses['operator']['one_report'])}."
+                    f" The reader {losses[key]['adversary']}"
+                )
+                found.append(Finding(Level.OK, subject, text))
     return found
 
 

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 import ldp
 from ldp.consistency import METHODS
 from ldp.consistency.together import by_method
-from ldp.privacy.amplification import ADVERSARY
+from ldp.privacy.amplification import ADVERSARIES
 from tests.support import axe
 from tests.support.chromium import page_of
 from tests.support.harness import World, until
@@ -292,7 +292,7 @@ def test_the_privacy_loss_to_readers_of_snapshots(standin, chromium):
         expect(page.locator("#readers")).to_contain_text("a report has ε ≤ 0.046 with δ = 1e-8")
         assert page.evaluate("document.documentElement.scrollWidth") == 360
         title = page.locator("#readers a").get_attribute("title")
-        for fact in ADVERSARY.split("; "):
+        for fact in ADVERSARIES["snapshots"].split("; "):
             assert fact.removeprefix("and ") in title, fact
         for shown in ("infinite", 0.046, None):  # null with memoised noise
             stream["privacy_loss"] |= {"readers": shown}

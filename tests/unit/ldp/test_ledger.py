@@ -241,10 +241,29 @@ def test_the_command_prints_three_lines_and_the_sum(documents):
     assert sum(line.startswith("A reader of snapshots sees every snapshot") for line in lines) == 1
     assert f"{three}: reports: the document declares no limit" in lines
     assert lines.count("any history             not declared") == 1
-    repeated = (
-        "a reader of snapshots   as against the operator, because memoised noise repeats in later increments"
-    )
+    repeated = "a reader of snapshots   as against the operator, because memoised noise repeats"
     assert lines.count(repeated) == 1
+
+
+def test_the_command_prints_the_loss_to_a_reader_of_shuffled_reports(documents):
+    one = documents("one", ldp.OLH("1", 1024), declaration("fresh", 2))
+    two = documents("two", ldp.OLH("1", 1024), declaration("memoised", 2))
+    epsilon = blanket(ldp.OLH("1", 1024)).epsilon(1_000, 1e-6)
+    options = "--shuffle-batch-size", "1000", "--delta", "1e-6"
+    lines = run(one, two, *options).output.splitlines()
+    assert (
+        f"  a reader of reports     ε ≤ {epsilon}, δ = 1e-06; ε ≤ 1 if the reader sees the intake topic"
+        in lines
+    )
+    assert f"    all, one a batch      ε ≤ {2 * epsilon}, δ = 2e-06" in lines
+    assert (
+        lines.count("  a reader of reports     as against the operator, because memoised noise repeats") == 1
+    )
+    assert sum(line.startswith("A reader of reports sees all shuffled reports") for line in lines) == 1
+    found = json.loads(run(one, "--json", *options).output)["streams"][one]
+    assert found["snapshots"] is None
+    assert (found["batches"]["shuffle_batch_size"], found["batches"]["epsilon"]) == (1000, epsilon)
+    assert found["batches"]["all_reports_in_one_batch"]["delta"] > 2e-6
 
 
 def test_the_command_accepts_any_number_of_new_reports(documents):

@@ -10,7 +10,7 @@ import pytest
 import ldp
 from ldp import frames, kernels, snapshot
 from ldp.oracles import ORACLES
-from ldp.privacy.amplification import ADVERSARY
+from ldp.privacy.amplification import ADVERSARIES
 from ldp.query import SetQuery, TopQuery
 from ldp.terminal import piped, show
 from tests.support.cells import cells_of
@@ -729,7 +729,7 @@ def test_snapshots_with_many_answers_stay_within_the_stated_size(what):
             10_000,
             "memoised",
             ["1", "1", "infinite"],
-            "as against the operator, because memoised noise repeats in later increments",
+            "as against the operator, because memoised noise repeats",
         ),
     ],
 )
@@ -748,9 +748,22 @@ def test_the_privacy_losses_of_each_stream(fewest_new, declared, lines, readers)
     expected = [text]
     if readers is not None:
         expected.append(
-            f"one report, to a reader of snapshots: {readers}; to the operator: ε ≤ 1. The reader {ADVERSARY}"
+            f"one report, to a reader of snapshots: {readers}; to the operator: ε ≤ 1."
+            f" The reader {ADVERSARIES['snapshots']}"
         )
     found = assess_privacy(config)
     assert [finding.text for finding in found] == 2 * expected
     assert [finding.subject for finding in found] == [f"privacy of {name}" for name in "st" for _ in expected]
     assert {finding.level for finding in found} == {Level.OK}
+
+
+def test_the_privacy_loss_to_a_reader_of_shuffled_reports():
+    stream = "[[streams]]\nname = 's'\ntopic = 't'\nepsilon = '1'\nprotocol = 'olh'\ndomain_size = 1024\n"
+    (_, found) = assess_privacy(
+        parse(f"snapshots.fewest_new = 1\n{stream}intake = 'i'\nshuffle_batch_size = 1000\n")
+    )
+    assert found.text == (
+        "one report, to a reader of reports: ε ≤ 0.151, δ = 1e-08; to the operator: ε ≤ 1."
+        f" The reader {ADVERSARIES['batches']}"
+    )
+    assert len(assess_privacy(parse(f"snapshots.fewest_new = 1\n{stream}"))) == 1
