@@ -14,7 +14,7 @@ from worker.config.streams import Served
 from worker.gateway.application import Application
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", domain_size=3))
-SERVED = Served(STREAM, "colour-reports", intake="colour-intake")
+SERVED = Served(ldp.Fleet((STREAM,)), "colour-reports", intake="colour-intake")
 REPORTS = STREAM.oracle.perturb([0, 1, 2])
 FRAME = frames.encode(STREAM, REPORTS)
 KEY = "00112233445566778899aabbccddeeff"
