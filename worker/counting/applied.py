@@ -18,7 +18,7 @@ class Applied:
         rejected: number of rejected records by reason, including unreadable record batches.
         late: number of late records by age.
         undated: number of accepted records without a valid timestamp.
-        reports: the counted reports, one array per rule.
+        reports: the counted reports, one (fingerprint, reports) per rule and document.
         late_records: the late records under each rule, if requested.
     """
 
@@ -26,7 +26,7 @@ class Applied:
     rejected: Counter[str] = field(default_factory=Counter)
     late: Counter[str] = field(default_factory=Counter)
     undated: int = 0
-    reports: list[npt.NDArray[np.void]] = field(default_factory=list)
+    reports: list[tuple[str, npt.NDArray[np.void]]] = field(default_factory=list)
     late_records: list[Late] = field(default_factory=list)
 
     @property

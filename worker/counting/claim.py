@@ -32,13 +32,13 @@ begins after o         k > o                             the counts are lost; if
 =====================  ================================  ==============================================
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import ldp
-from worker.counting import layout, ports, rules
+from worker.counting import bounds, layout, ports, rules
 from worker.counting.changed import NEW_NAME, changes, remedy
-from worker.counting.documents import unnamed
+from worker.counting.documents import Document, of_fleet, opened, unnamed
 from worker.counting.head import Head, others_of
 from worker.counting.lineage import differing
 from worker.counting.partition_state import PartitionState
@@ -122,8 +122,9 @@ class Claim:
         """Returns whether a partition can be claimed without reading the head."""
         if metadata is None or not metadata.commit_id or metadata.offset < (committed or (0, ""))[0]:
             return False
-        decided = rules.decide(layout.recorded(metadata), self.configured, metadata.offset)
-        return not isinstance(decided, Rule)
+        documents = {name: opened(sealed) for name, sealed in layout.documents(metadata).items()}
+        rule, _ = self._next(layout.recorded(metadata), documents, metadata.offset, Head())
+        return rule is None
 
     def decide(
         self,
@@ -160,8 +161,12 @@ class Claim:
 
     def initial(self, partition: int, start: int, head: Head) -> Metadata:
         """Returns the metadata to store for a partition that has none."""
-        fresh = PartitionState.fresh(self.fleet, start, self.configured)
-        fresh.set_rules(head.rules_of(partition) or fresh.rules)  # published rules take precedence
+        names = self.configured.names(self.fleet).joined(head.names)
+        known = self._documents(head)
+        if _excess([rule := rules.first(self.configured, start, names)], known) and head.documents:
+            rule = rules.first(self.configured, start, head.names)
+        # published rules take precedence
+        fresh = PartitionState.ruled(start, head.rules_of(partition) or [rule], known)
         return layout.initial(self.lineage, fresh)
 
     def load(self, partition: int, stored: StoredPartition) -> PartitionState:
@@ -225,9 +230,7 @@ class Claim:
         wanted = wanted or _counts_gap(partition, state, head)
         if not (wanted and self.may_recount(partition, state, head)):
             return None
-        fresh = PartitionState.fresh(self.fleet, state.start, self.configured)
-        fresh.set_rules(state.rules)
-        return fresh
+        return PartitionState.ruled(state.start, state.rules, state.documents)
 
     def _decided_head(self) -> Head:
         """Returns the newest committed head; raises StateLost if it is foreign."""
@@ -253,7 +256,7 @@ class Claim:
         self, partition: int, state: PartitionState, head: Head, stored: Metadata, known: int
     ) -> None:
         """Adopts the head's rules, and appends the configured rule if it is new."""
-        new = isinstance(rules.decide(state.rules, self.configured, state.offset), Rule)
+        new, _ = self._next(state.rules, state.documents, state.offset, head)
         behind = state.offset < head.offsets.get(partition, 0)
         if new or behind or not rules.continues(state.rules, head.rules_of(partition)):
             head = self._decided_head()  # other owners can no longer commit
@@ -261,19 +264,67 @@ class Claim:
         # a rule that begins below the stored offset cannot be adopted: records were counted without it
         late = any(rule.offset < stored.offset for rule in published[len(state.rules) :])
         if published and (not stored.commit_id or (rules.continues(published, state.rules) and not late)):
-            state.set_rules(published)
+            state.set_rules(published, self._documents(head))
         elif not rules.continues(state.rules, published):
             theirs, ours = ([rule.as_json() for rule in listed] for listed in (published, state.rules))
             why = f"snapshot {head.sequence} has counts by the rules {theirs}, Redis by {ours}"
             raise lost(self.fleet, partition, why)
         # a cut up to this offset may be published soon
         since = max(state.offset, head.offsets.get(partition, 0), known)
-        match rules.decide(state.rules, self.configured, since):
-            case Rule() as rule:
-                state.set_rules([*state.rules, rule])
-                self.events.info("rules.added", partition=partition, **rule.as_json())
-            case Older(why, hint, refused=True):
-                where = f"stream {self.fleet.name!r}, partition {partition}"
-                raise StateLost(f"{where}: {why}. Smaller increments would be published.", hint)
-            case Older() as older:
-                self.events.warning("rules.older", partition=partition, why=older.why, remedy=older.hint)
+        rule, older = self._next(state.rules, state.documents, since, head)
+        if older is not None and older.refused:
+            where = f"stream {self.fleet.name!r}, partition {partition}"
+            raise StateLost(f"{where}: {older.why}. Smaller increments would be published.", older.hint)
+        if rule is not None:
+            self._emit_added(partition, rule, state.rules[-1])
+            state.set_rules([*state.rules, rule], self._documents(head))
+        if not stored.commit_id:
+            state.begin_cells()
+        if older is not None:
+            self.events.warning("config.outdated", partition=partition, why=older.why, remedy=older.hint)
+
+    def _documents(self, head: Head) -> dict[str, Document]:
+        """Returns the configured and the published documents."""
+        return {name: opened(sealed) for name, sealed in head.documents.items()} | of_fleet(self.fleet)
+
+    def _next(
+        self, listed: Sequence[Rule], documents: Mapping[str, Document], offset: int, head: Head
+    ) -> tuple[Rule | None, Older | None]:
+        """Returns the rule to append to recorded ones, and what it ignores.
+
+        The rule joins the names of the configuration and of all partitions in the head.
+        """
+        configured, known = self.configured.names(self.fleet), {**documents, **self._documents(head)}
+        decided = rules.decide(listed, self.configured, offset)
+        limits = decided if isinstance(decided, Rule) else None
+        rule = rules.joining(listed, limits, configured.joined(head.names), offset)
+        if rule is not None and (why := _excess([*listed, rule], known)):
+            rule = rules.joining(listed, None, head.names, offset)
+            rule = None if rule is None or _excess([*listed, rule], known) else rule
+            return rule, Older(f"with the recorded names, the configuration has {why}", _SMALLER)
+        if isinstance(decided, Older):
+            return rule, decided
+        return rule, rules.outdated(rules.joined([*listed, *filter(None, [rule])]), configured)
+
+    def _emit_added(self, partition: int, rule: Rule, last: Rule) -> None:
+        if rule.revision != last.revision or rule.segments:
+            self.events.info("rules.added", partition=partition, **rule.as_json())
+        for name, status in rule.documents.items():
+            if status.retired:
+                self.events.info(
+                    "document.retired", partition=partition, offset=rule.offset, fingerprint=name
+                )
+            else:
+                self.events.info("document.added", partition=partition, offset=rule.offset, fingerprint=name)
+
+
+_SMALLER = (
+    "the recorded names stay in force; remove the new names from the configuration, or use a new stream"
+)
+
+
+def _excess(listed: Sequence[Rule], documents: Mapping[str, Document]) -> str | None:
+    """Returns the bound that a partition with these rules exceeds, or None."""
+    names = rules.joined(listed)
+    named = [documents[name] for name in names.documents]
+    return bounds.excess(named, names.segments, listed[-1].limits.windowing)

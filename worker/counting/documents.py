@@ -14,6 +14,7 @@ from typing import Any
 
 import ldp
 from ldp.oracles import Oracle
+from ldp.privacy.declaration import Declaration
 from ldp.stream import canonical
 
 
@@ -37,15 +38,25 @@ class Document:
         parsed: dict[str, Any] = json.loads(self.sealed)
         return parsed
 
-    @property
+    @functools.cached_property
     def segment(self) -> str | None:
         """The names of the levels of a report's segment, or None."""
         return self.parsed.get("segment")
+
+    @functools.cached_property
+    def memoised(self) -> bool:
+        """Whether clients declare memoised noise."""
+        return "privacy" in self.parsed and Declaration.from_document(self.parsed["privacy"]).memoised
 
     @classmethod
     def of(cls, stream: ldp.Stream) -> "Document":
         """Returns the document of a stream."""
         return cls(stream.hashed.decode(), stream.fingerprint, stream.oracle)
+
+
+def of_fleet(fleet: ldp.Fleet) -> dict[str, Document]:
+    """Returns the documents of a fleet by fingerprint."""
+    return {each.fingerprint.hex(): Document.of(each) for each in fleet.documents}
 
 
 def seal(document: Mapping[str, Any], fingerprint: str) -> str:

@@ -3,6 +3,7 @@
 A publisher continues from the head. A claim compares it with Redis and the group's offsets to detect lost counts.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,7 @@ from worker.counting import rules, windows
 from worker.counting.changed import changes, remedy
 from worker.counting.documents import seal, unnamed
 from worker.counting.lineage import IDENTITY, identity
-from worker.counting.rules import Rule
+from worker.counting.rules import Names, Rule
 
 
 class NewerHead(ValueError):  # noqa: N818  # named after the finding
@@ -105,7 +106,9 @@ class Head:
             if unknown := {field for rule in listed for field in rule} - rules.FIELDS:
                 raise NewerHead(f"rules with {min(unknown)!r}, unknown to this version")
             try:
-                rules.parse(listed, listed[0]["offset"], next(iter(documents)))
+                names = rules.joined(rules.parse(listed, listed[0]["offset"], next(iter(documents))))
+                if unlisted := names.documents.keys() - documents.keys():
+                    raise ValueError(f"rules with document {min(unlisted)}, which the head does not list")
             except (KeyError, TypeError) as error:
                 raise ValueError(f"rules that cannot be read ({error!r})") from None
         return cls(
@@ -168,6 +171,11 @@ class Head:
         """Returns a partition's rules in this head."""
         listed = self.rules.get(partition)
         return rules.parse(listed, listed[0]["offset"], next(iter(self.documents), "")) if listed else []
+
+    @functools.cached_property
+    def names(self) -> Names:
+        """The documents and segments that the rules of all partitions name."""
+        return Names().joined(*(rules.joined(self.rules_of(partition)) for partition in self.rules))
 
     def needed_from(self, since: Mapping[str, int]) -> int:
         """Returns the start of the earliest open window.

@@ -9,6 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 from ldp.counts import checked_state
+from ldp.segments import Segments
+from worker.counting import rules
 from worker.counting.lateness import AGES, OLDER
 from worker.counting.partition_state import PartitionState
 from worker.counting.ports import StateLost
@@ -82,12 +84,18 @@ def _times(state: PartitionState) -> Iterator[str]:
 
 
 def _names(state: PartitionState) -> Iterator[str]:
-    named = {name for rule in state.rules for name in rule.documents}
-    if named != state.documents.keys():
-        yield f"rules name the documents {sorted(named)}; recorded are {sorted(state.documents)}"
+    documents, segments = rules.joined(state.rules)
+    if documents.keys() != state.documents.keys():
+        yield f"rules name the documents {sorted(documents)}; recorded are {sorted(state.documents)}"
+    # a cell's name was declared, or is a rest, when the cell began
+    known = {*Segments(segments).cells} - {""}
     for key, cells in state.cells.items():
-        if cells.keys() != {""}:
+        if (document := state.documents.get(key.fingerprint)) is None:
+            yield f"'{key}' belongs to no recorded document"
+        elif document.segment is None and cells.keys() != {""}:
             yield f"'{key}' has the segments {sorted(cells)}; its document has none"
+        elif document.segment is not None and (not cells or cells.keys() - known):
+            yield f"'{key}' has the segments {sorted(cells)}; rules declare {sorted(segments)}"
 
 
 def _cells(state: PartitionState) -> Iterator[str]:
@@ -113,7 +121,7 @@ def _cells(state: PartitionState) -> Iterator[str]:
 
 def _sums(state: PartitionState) -> Iterator[str]:
     rest = [cell.reports for key, cells in state.cells.items() if key.pane is None for cell in cells.values()]
-    if not rest:
+    if not rest and len(state.documents) == 1 and state.document.segment is None:
         yield f"the cells are {sorted(map(str, state.cells))}; one of all time is required"
     accepted, outside = state.accepted, sum(state.windows.late.values()) + state.windows.undated
     passed = state.offset - state.start - sum(end - begin for begin, end in state.gaps)

@@ -159,8 +159,7 @@ def load(fleet: ldp.Fleet, metadata: Metadata, blobs: Mapping[str, bytes]) -> Pa
         ),
     )
     if not metadata.commit_id:
-        fresh = PartitionState.fresh(fleet, state.start)
-        state.cells, state.changed = fresh.cells, fresh.changed
+        state.begin_cells()
         if metadata.blobs or metadata.offset != state.start:
             raise StateLost("the metadata has counts, but no commit")
     for name, commit_id in metadata.blobs.items():

@@ -54,8 +54,10 @@ class OwnedPartition:
     @property
     def ahead(self) -> bool:
         """Whether memory has records, a rule or an eviction that the store lacks."""
-        # before the first record, only a rule with windows needs a commit, so that a head can name the partition
+        # before the first record, a rule with windows needs a commit, so that a head can name the partition
         committable = self.metadata.commit_id != "" or self.waiting or self.state.windowing is not None
+        # a claim by an older configuration would not know joined names that only this worker's memory has
+        committable = committable or any(any(rule.names) for rule in self.state.rules[1:])
         differs = committable and self.metadata.totals != layout.totals(self.state)
         return self.state.offset != self.metadata.offset or differs
 

@@ -59,7 +59,7 @@ class Ownership:
         self._head_reader, self._recount_after = head_reader, recount_after
         self._clock, self._events, self._late_dead_letters = clock, events, late_dead_letters
         self._rejections = Rejections(clock, events)
-        self._watching = Watching(fleet, clock, events)
+        self._watching = Watching(clock, events)
         self._held: dict[int, OwnedPartition] = {}
         self._waits: dict[int, Backoff] = {}
         self._failed: dict[int, float] = {}  # time of the last failed attempt
@@ -321,7 +321,7 @@ class Ownership:
             if held.state.full:
                 panes = len(held.state.panes)
                 self._events.warning("partition.full", partition=batch.partition, panes=panes)
-        self._watching.look(batch, applied.reports)
+        self._watching.look(batch, held.state.documents, applied.reports)
         try:  # step 3 of the commit waits for them
             malformed = self._dead_letters.add(batch, applied.verdicts) if applied.rejected else 0
             late = sum(self._dead_letters.add_late(batch, some) for some in applied.late_records)
@@ -335,7 +335,7 @@ class Ownership:
             self._events.with_key_or_headers(batch.with_key_or_headers)
         if applied.late or applied.undated:
             self._events.late_or_undated(applied.late, applied.undated, late)
-        reports = sum(map(len, applied.reports))
+        reports = sum(len(some) for _, some in applied.reports)
         self._events.counted(applied.accepted, applied.rejected.total(), reports)
 
     def commit(

@@ -2,33 +2,31 @@
 
 The state depends only on the log prefix [start, offset), the rules, and two times from heads. These are the start of
 the windows and the end of evicted panes. Any worker that continues from a state gets the same result. The cells of a
-state add up to the counts of all time.
+document add up to its counts of all time.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 import ldp
-from ldp import frames
 from ldp.oracles.partitioned import accumulate_partitioned
 from worker.counting import lateness, rejections, rules
+from worker.counting.accepted import Accepted, Accepting
 from worker.counting.applied import Applied
 from worker.counting.cells import Cell, CellKey, Counts, Segment
 from worker.counting.columns import Batch
-from worker.counting.documents import Document
+from worker.counting.documents import Document, of_fleet
 from worker.counting.lateness import Placed
-from worker.counting.rules import RecordLimits, RequestedRule, Rule
+from worker.counting.rules import Names, RequestedRule, Rule, Status
 from worker.counting.window_state import WindowState
 from worker.counting.windows import Pane, Windowing
 
 MOST_COST = 1 << 30  # steps (`ldp.Oracle.cost`) between two heartbeats: about a second on a slow core
-
-_ONE_RUN = np.zeros((2, 1), np.int64)  # the run of reports that are all in one cell
 
 
 @dataclass
@@ -36,6 +34,7 @@ class PartitionState:
     """The counts of one partition up to an offset.
 
     Example:
+        >>> from ldp import frames
         >>> from worker.counting.columns import Batch, Columns
         >>> stream = ldp.Stream("colours", ldp.GRR(epsilon="1", domain_size=3))
         >>> state = PartitionState.fresh(ldp.Fleet((stream,)), start=5)
@@ -49,7 +48,7 @@ class PartitionState:
 
     start: int  # the log offset at which counting began
     offset: int  # the next offset to count; transaction markers advance it too
-    documents: dict[str, Document]  # by fingerprint
+    documents: dict[str, Document]  # by fingerprint; each is named by a rule
     rules: list[Rule] = field(default_factory=list)  # by offset; the last may begin later; never empty
     accepted: int = 0
     rejected: dict[str, int] = field(default_factory=dict)  # malformed records by reason
@@ -59,18 +58,33 @@ class PartitionState:
     changed: set[CellKey] = field(default_factory=set)  # keys of cells that differ from the stored ones
 
     def __post_init__(self) -> None:
-        self.rules = self.rules or [rules.first(RequestedRule(), self.start, next(iter(self.documents)))]
+        named = Names(dict.fromkeys(self.documents, Status()))
+        self.rules = self.rules or [rules.first(RequestedRule(), self.start, named)]
         self._begun = sum(rule.offset <= self.offset for rule in self.rules)
+        self._accepting = dict[int, Accepting]()
 
     @classmethod
     def fresh(cls, fleet: ldp.Fleet, start: int, configured: RequestedRule = RequestedRule()) -> Self:  # noqa: B008
         """Returns the empty state at an offset, with the configured rule."""
-        (stream,) = fleet.documents
-        fingerprint = stream.fingerprint.hex()
-        fresh = cls(start, start, {fingerprint: Document.of(stream)})
-        fresh.cell(CellKey(None, fingerprint))
-        fresh.set_rules([rules.first(configured, start, fingerprint)])
+        rule = rules.first(configured, start, configured.names(fleet))
+        return cls.ruled(start, [rule], of_fleet(fleet))
+
+    @classmethod
+    def ruled(cls, start: int, listed: list[Rule], known: Mapping[str, Document]) -> Self:
+        """Returns the empty state at an offset; ``known`` has the documents."""
+        fresh = cls(start, start, {name: known[name] for name in rules.joined(listed).documents})
+        fresh.set_rules(listed)
+        fresh.begin_cells()
         return fresh
+
+    def begin_cells(self) -> None:
+        """Begins the cells of a state without counts.
+
+        Only the all-time cell of an only document exists from the start. Other cells begin with a report.
+        """
+        self.cells, self.changed = {}, set()
+        if len(self.documents) == 1 and (document := self.document).segment is None:
+            self.cell(CellKey(None, document.fingerprint.hex()))
 
     def cell(self, key: CellKey, segment: Segment = "") -> Cell:
         """Returns a cell to change; adds an empty one if it is missing."""
@@ -81,7 +95,7 @@ class PartitionState:
 
     @property
     def document(self) -> Document:
-        """The document of all counts; a stream has only one so far."""
+        """The document of all counts, if there is only one."""
         (document,) = self.documents.values()
         return document
 
@@ -122,20 +136,41 @@ class PartitionState:
         """The number of counted reports."""
         return sum(cell.reports for cells in self.cells.values() for cell in cells.values())
 
-    def total(self, start: int | None = None, end: int | None = None) -> Cell:
-        """Sums counts of [start, end) in ms, or of all time; O(cells · state)."""
-        total = Cell(0, self.document.oracle.zeros())
-        for (pane, _), cells in self.cells.items():
-            if start is None or end is None or (pane is not None and pane.within(start, end)):
-                for cell in cells.values():
+    def total(
+        self,
+        fingerprint: str | None = None,
+        segment: Segment | None = None,
+        start: int | None = None,
+        end: int | None = None,
+    ) -> Cell:
+        """Sums the counts of a document; O(cells · state).
+
+        Args:
+            fingerprint: the document; None for the only one.
+            segment: the name of a cell; None for all.
+            start: start of a time range in ms; None for all time.
+            end: end of the time range in ms.
+        """
+        document = self.document if fingerprint is None else self.documents[fingerprint]
+        total, of = Cell(0, document.oracle.zeros()), document.fingerprint.hex()
+        for (pane, name), cells in self.cells.items():
+            if name == of and (
+                start is None or end is None or (pane is not None and pane.within(start, end))
+            ):
+                for cell in cells.values() if segment is None else filter(None, [cells.get(segment)]):
                     total.add(cell)
         return total
 
-    def set_rules(self, listed: list[Rule]) -> None:
-        """Replaces the rules. The rules of counted records must stay the same."""
+    def set_rules(self, listed: list[Rule], known: Mapping[str, Document] = MappingProxyType({})) -> None:
+        """Replaces the rules. The rules of counted records must stay the same.
+
+        ``known`` has the documents that the state does not have yet.
+        """
         if self.offset == self.start:
             self._begun, self.windows.first_start = 0, {}  # no record was decoded yet
-        self.rules = listed
+        names = rules.joined(listed).documents
+        self.documents = {name: self.documents.get(name) or known[name] for name in names}
+        self.rules, self._accepting = listed, {}
         self._begin_rules(self.offset)
 
     def apply(
@@ -154,18 +189,13 @@ class PartitionState:
             raise ValueError(f"a batch from offset {batch.start} given; the state continues at {self.offset}")
         columns, verdicts = batch.columns, np.zeros(len(batch.columns), np.uint8)
         applied, offset = Applied(verdicts), batch.end
-        for begin, end, limits in self._by_rule(columns.offsets):
+        for begin, end, number in self._by_rule(columns.offsets):
             self._begin_rules(int(columns.offsets[begin]))
-            part = columns.between(begin, end)
-            records, times = (part.data, part.begins, part.ends), part.timestamps
-            decoded = frames.decode(
-                self.document,
-                *records,
-                most_reports=limits.most_reports,
-                check_weight=limits.hamming_weight,
-            )
+            part, limits, accepting = columns.between(begin, end), self.rules[number].limits, self._at(number)
+            decoded = accepting.decode(part, limits)
+            accepted = Accepted.of(accepting, decoded, part.timestamps)
             counted = self._count(
-                decoded, times, limits.windowing, applied, heartbeat, begin if name_late else None
+                accepted, len(part), limits.windowing, applied, heartbeat, begin if name_late else None
             )
             verdicts[begin : begin + counted] = decoded.verdicts[:counted]
             if begin + counted < end:
@@ -184,47 +214,41 @@ class PartitionState:
 
     def _count(
         self,
-        decoded: frames.Decoded,
-        times: Counts,
+        accepted: Accepted,
+        records: int,
         windowing: Windowing | None,
         applied: Applied,
         heartbeat: Callable[[], object],
         first_index: int | None,
     ) -> int:
         """Counts records under one rule; returns how many fit the limit of panes."""
-        index = None if not decoded.verdicts.any() else np.flatnonzero(decoded.verdicts == 0)
-        accepted, counts = (times, decoded.counts) if index is None else (times[index], decoded.counts[index])
-        reports, state, (fingerprint,) = decoded.reports, self.windows, self.documents
-        if not len(accepted):
-            return len(times)
+        state = self.windows
+        if not len(accepted.times):
+            return records
         if windowing is None:
-            self._add(reports, [CellKey(None, fingerprint)], [len(reports)], _ONE_RUN, heartbeat)
-            newest = int(lateness.dated(accepted).max())
+            self._add(accepted, [None], None, applied, heartbeat)
+            newest = int(lateness.dated(accepted.times).max())
             newest = newest if state.watermark is None else max(state.watermark, newest)
-            state.advance(accepted, newest, state.closed)
-            applied.reports.append(reports)
-            return len(times)
+            state.advance(accepted.times, newest, state.closed)
+            return records
         most = self._most(windowing)
-        placed = state.place(accepted, counts, len(reports), windowing, most)
+        placed = state.place(accepted.times, accepted.counts, accepted.total, windowing, most)
         if (left := self._before_limit(placed, windowing)) is not None:
+            records = left if accepted.at is None else int(accepted.at[left])
             if not left:
-                return 0 if index is None else int(index[0])
-            times = times[: left if index is None else int(index[left])]
-            accepted, counts = accepted[:left], counts[:left]
-            reports = reports[: int(counts.sum())]
-            placed = state.place(accepted, counts, len(reports), windowing, most)
+                return records
+            accepted = accepted.until(left)
+            placed = state.place(accepted.times, accepted.counts, accepted.total, windowing, most)
         if first_index is not None and placed.late:
-            late = state.late_of(accepted, windowing)
-            at = late.at if index is None else index[late.at]
+            late = state.late_of(accepted.times, windowing)
+            at = late.at if accepted.at is None else accepted.at[late.at]
             applied.late_records.append(replace(late, at=at + first_index))
         panes = [Pane(start, windowing.pane) if start >= 0 else None for start in placed.starts]
-        keys = [CellKey(pane, fingerprint) for pane in panes]
-        self._add(reports, keys, placed.sizes, placed.runs, heartbeat)
-        state.advance(accepted, placed.watermark, placed.closed)
-        applied.reports.append(reports)
+        self._add(accepted, panes, placed, applied, heartbeat)
+        state.advance(accepted.times, placed.watermark, placed.closed)
         applied.late.update(placed.late)
         applied.undated += placed.undated
-        return len(times)
+        return records
 
     def _most(self, windowing: Windowing) -> int:
         """Returns the highest limit of panes of this length under any rule so far."""
@@ -236,7 +260,7 @@ class PartitionState:
 
     def _before_limit(self, placed: Placed, windowing: Windowing) -> int | None:
         """Returns how many records fit the limit of panes, or None if all do."""
-        if len(placed.starts) <= self._most(windowing) - (len(self.cells) - 1):
+        if len(placed.starts) <= self._most(windowing) - len(self.cells):
             return None  # the common case, without a search
         left, there = max(0, self._panes_left(windowing)), {*self.panes}
         firsts = zip(placed.starts, placed.firsts, strict=True)
@@ -245,35 +269,49 @@ class PartitionState:
 
     def _add(
         self,
-        reports: npt.NDArray[np.void],
-        keys: Sequence[CellKey],
-        sizes: Sequence[int],
-        runs: Counts,
+        accepted: Accepted,
+        panes: Sequence[Pane | None],
+        placed: Placed | None,
+        applied: Applied,
         heartbeat: Callable[[], object],
     ) -> None:
-        """Adds `sizes[i]` reports to the cell of `keys[i]`; `runs` as in `Placed`."""
-        states, oracle = [], self.document.oracle
-        for key, size in zip(keys, sizes, strict=True):
-            cell = self.cell(key)
-            cell.reports += size
-            states.append(cell.state)
-        at_once = max(1, MOST_COST // oracle.cost)
-        for _ in accumulate_partitioned(oracle, states, reports, runs, at_once):
-            heartbeat()
+        """Adds reports to the cells of their documents, panes and segments."""
+        names = accepted.accepting.segments.cells
+        runs_of = None if placed is None else (placed.sizes, placed.runs)
+        for number, reports in enumerate(accepted.reports):
+            if not len(reports):
+                continue
+            document, states = accepted.accepting.documents[number], []
+            fingerprint = document.fingerprint.hex()
+            cells, sizes, runs = accepted.runs(number, runs_of)
+            for (pane, segment), size in zip(cells, sizes, strict=True):
+                cell = self.cell(CellKey(panes[pane], fingerprint), names[segment])
+                cell.reports += size
+                states.append(cell.state)
+            at_once = max(1, MOST_COST // document.oracle.cost)
+            for _ in accumulate_partitioned(document.oracle, states, reports, runs, at_once):
+                heartbeat()
+            applied.reports.append((fingerprint, reports))
 
     def _begin_rules(self, offset: int) -> None:
         while self._begun < len(self.rules) and self.rules[self._begun].offset <= offset:
             self.windows.begin(self.rules[self._begun].limits.windowing)
             self._begun += 1
 
-    def _by_rule(self, offsets: Counts) -> Iterator[tuple[int, int, RecordLimits]]:
-        """Yields (begin, end, limits) for the records under each rule."""
+    def _by_rule(self, offsets: Counts) -> Iterator[tuple[int, int, int]]:
+        """Yields (begin, end, index of the rule) for the records under each rule."""
         ends = [int(np.searchsorted(offsets, rule.offset)) for rule in self.rules[1:]]
         begin = 0
-        for rule, end in zip(self.rules, [*ends, len(offsets)], strict=True):
+        for number, end in enumerate([*ends, len(offsets)]):
             if begin < end:
-                yield begin, end, rule.limits
+                yield begin, end, number
             begin = end
+
+    def _at(self, number: int) -> Accepting:
+        """Returns the documents and segments that are in force from a rule on."""
+        if number not in self._accepting:
+            self._accepting[number] = Accepting.of(rules.joined(self.rules[: number + 1]), self.documents)
+        return self._accepting[number]
 
     def skip(self, to: int) -> None:
         """Records the gap [offset, to) of the log, and continues at ``to``."""

@@ -3,12 +3,18 @@
 The counts of a partition depend on its log and on its rules, so rules are stored with the counts. A changed
 configuration adds a rule for later records. During a roll-out, workers with the old and the new configuration can own
 a partition in turn. The revision shows which configuration is newer, so each configuration adds at most one rule.
+
+The names of documents and segments are joined, never replaced: a rule records the names that it adds or whose status it
+raises. In any order of workers, the names of all partitions converge.
 """
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import ldp
 from worker.counting.windows import Windowing
 
 MOST_REPORTS = 10_000
@@ -53,19 +59,6 @@ class RecordLimits:
         return f"{text}, at least {self.fewest_new} new reports a snapshot" if self.fewest_new else text
 
 
-@dataclass(frozen=True)
-class RequestedRule:
-    """The rule that a configuration requests.
-
-    Attributes:
-        revision: a higher revision is newer; None if not configured.
-        limits: the limits of a record.
-    """
-
-    revision: int | None = None
-    limits: RecordLimits = RecordLimits(MOST_REPORTS, hamming_weight=True, max_batch_bytes=MAX_BATCH_BYTES)
-
-
 class Status(NamedTuple):
     """Whether a document or a segment is accepted.
 
@@ -80,13 +73,82 @@ class Status(NamedTuple):
     retired: bool = False
 
 
+class Names(NamedTuple):
+    """The documents and segments of rules, or of a configuration.
+
+    Attributes:
+        documents: fingerprint -> status.
+        segments: segment -> status.
+    """
+
+    documents: Mapping[str, Status] = MappingProxyType({})
+    segments: Mapping[str, Status] = MappingProxyType({})
+
+    def joined(self, *others: "Names") -> "Names":
+        """Returns all names, each with its highest status."""
+        documents, segments = dict(self.documents), dict(self.segments)
+        for other in others:
+            for mine, theirs in ((documents, other.documents), (segments, other.segments)):
+                for name in sorted(theirs):
+                    mine[name] = max(mine.get(name, theirs[name]), theirs[name])
+        return Names(documents, segments)
+
+    def beyond(self, known: "Names") -> "Names":
+        """Returns the names that others lack, or have with a lower status."""
+        return Names(
+            *(
+                {
+                    name: status
+                    for name, status in sorted(mine.items())
+                    if name not in old or old[name] < status
+                }
+                for mine, old in zip(self, known, strict=True)
+            )
+        )
+
+
+@dataclass(frozen=True)
+class RequestedRule:
+    """The rule that a configuration requests.
+
+    Attributes:
+        revision: a higher revision is newer; None if not configured.
+        limits: the limits of a record.
+        segments: segment -> status; the version of each is the revision, or 0.
+    """
+
+    revision: int | None = None
+    limits: RecordLimits = RecordLimits(MOST_REPORTS, hamming_weight=True, max_batch_bytes=MAX_BATCH_BYTES)
+    segments: Mapping[str, Status] = field(default_factory=dict, hash=False)
+
+    def names(self, fleet: ldp.Fleet) -> Names:
+        """Returns the configured names.
+
+        The version of a stream's only document is always 0: only another document can retire it.
+
+        Example:
+            >>> old, new = ldp.Stream("s", ldp.GRR("1", 3)), ldp.Stream("s", ldp.GRR("2", 3))
+            >>> RequestedRule(7).names(ldp.Fleet((old,))).documents
+            {'8e9f39d0': Status(version=0, retired=False)}
+            >>> RequestedRule(7).names(ldp.Fleet((new, old), frozenset([old.fingerprint]))).documents
+            {'64007a33': Status(version=7, retired=False), '8e9f39d0': Status(version=7, retired=True)}
+        """
+        version = self.revision or 0 if len(fleet.documents) > 1 else 0
+        documents = {
+            each.fingerprint.hex(): Status(version, each.fingerprint in fleet.retired)
+            for each in fleet.documents
+        }
+        return Names(documents, self.segments)
+
+
 @dataclass(frozen=True)
 class Rule:
     """Limits that apply from an offset up to the next rule.
 
     Attributes:
         offset: the first offset.
-        revision: higher than the revision of every earlier rule.
+        revision: higher than the revision of every earlier rule. A rule that only changes names has the limits and the
+            revision of the rule before.
         limits: the limits of a record.
         documents: fingerprint -> status, if it differs from that of earlier rules.
         segments: likewise for segments.
@@ -97,6 +159,11 @@ class Rule:
     limits: RecordLimits
     documents: Mapping[str, Status] = field(default_factory=dict)
     segments: Mapping[str, Status] = field(default_factory=dict)
+
+    @property
+    def names(self) -> Names:
+        """The names that the rule adds, or whose status it raises."""
+        return Names(self.documents, self.segments)
 
     def as_json(self) -> dict[str, Any]:
         """Returns the rule in JSON types; omits unset limits and unchanged names.
@@ -122,10 +189,10 @@ class Rule:
 
 @dataclass(frozen=True)
 class Older:
-    """A configuration that is ignored because a newer rule is recorded.
+    """A configuration that is ignored in part because of recorded rules.
 
     Attributes:
-        why: the recorded and the configured limits.
+        why: the recorded and the configured limits or names.
         hint: how to apply the configuration anyway.
         refused: whether to refuse the configuration, because it asks for larger increments than the newest rule and has
             no lower revision.
@@ -133,7 +200,7 @@ class Older:
 
     why: str
     hint: str
-    refused: bool
+    refused: bool = False
 
 
 def continues(rules: Sequence[object], others: Sequence[object]) -> bool:
@@ -141,9 +208,14 @@ def continues(rules: Sequence[object], others: Sequence[object]) -> bool:
     return list(rules[: len(others)]) == list(others)
 
 
-def first(configured: RequestedRule, start: int, fingerprint: str) -> Rule:
+def joined(listed: Iterable[Rule]) -> Names:
+    """Returns the names of rules, each with its highest status."""
+    return Names().joined(*(rule.names for rule in listed))
+
+
+def first(configured: RequestedRule, start: int, names: Names) -> Rule:
     """Returns the first rule of a partition that is counted from an offset on."""
-    return Rule(start, configured.revision or 1, configured.limits, {fingerprint: Status()})
+    return Rule(start, configured.revision or 1, configured.limits, *names)
 
 
 def published(recorded: Sequence[Rule], fingerprint: str) -> list[dict[str, Any]]:
@@ -152,7 +224,8 @@ def published(recorded: Sequence[Rule], fingerprint: str) -> list[dict[str, Any]
     The first rule omits the stream's first document, the only one that most streams have.
 
     Example:
-        >>> published([first(RequestedRule(), 7, "8e9f39d0")], "8e9f39d0")[0].keys() & {"documents"}
+        >>> rule = first(RequestedRule(), 7, Names({"8e9f39d0": Status()}))
+        >>> published([rule], "8e9f39d0")[0].keys() & {"documents"}
         set()
     """
     rule, *later = recorded
@@ -186,8 +259,13 @@ def parse(listed: Sequence[Mapping[str, Any]], start: int, fingerprint: str = ""
         rules[0] = replace(rules[0], documents={fingerprint: Status()})
     if not all(map(_has_right_types, rules)):
         raise TypeError(f"rules {listed} have fields of a wrong type")
-    offsets, revisions = [rule.offset for rule in rules], [rule.revision for rule in rules]
-    if not rules or offsets[0] > start or offsets != sorted(offsets) or revisions != sorted({*revisions}):
+    offsets = [rule.offset for rule in rules]
+    follow = all(
+        rule.revision > last.revision
+        or ((rule.revision, rule.limits) == (last.revision, last.limits) and any(rule.names))
+        for last, rule in itertools.pairwise(rules)
+    )
+    if not rules or offsets[0] > start or offsets != sorted(offsets) or not follow:
         raise ValueError(f"rules {listed} do not ascend from offset {start}")
     return rules
 
@@ -243,6 +321,61 @@ def decide(recorded: Sequence[Rule], configured: RequestedRule, offset: int) -> 
             else _older(last, f"{limits}, of the same revision", refused=refused)
         )
     return Rule(max(offset, last.offset), revision or last.revision + 1, limits)
+
+
+def joining(recorded: Sequence[Rule], decided: Rule | None, names: Names, offset: int) -> Rule | None:
+    """Returns the rule that also joins names to the recorded ones, or None.
+
+    Args:
+        recorded: the rules so far.
+        decided: the rule that `decide` adds, if any.
+        names: configured names, and recorded names of other partitions.
+        offset: the first offset that no worker has counted.
+
+    Example:
+        >>> recorded = [first(RequestedRule(), 0, Names({"8e9f39d0": Status()}))]
+        >>> rule = joining(recorded, None, Names({"8e9f39d0": Status(), "9f86d081": Status()}), offset=20)
+        >>> rule.offset, rule.revision, rule.documents
+        (20, 1, {'9f86d081': Status(version=0, retired=False)})
+    """
+    last, added = recorded[-1], names.beyond(joined(recorded))
+    if decided is None and not any(added):
+        return None
+    rule = decided or Rule(max(offset, last.offset), last.revision, last.limits)
+    return replace(rule, documents=added.documents, segments=added.segments)
+
+
+def outdated(recorded: Names, configured: Names) -> Older | None:
+    """Returns how configured names contradict recorded ones, or None.
+
+    Example:
+        >>> recorded = Names({"8e9f39d0": Status(0, retired=True), "9f86d081": Status()})
+        >>> older = outdated(recorded, Names({"8e9f39d0": Status()}))
+        >>> older.why
+        'counted by the recorded rules: document 8e9f39d0 is retired at revision 0'
+        >>> older.hint
+        'to accept it again, set streams.revision to 1'
+    """
+    kinds = (
+        ("document", recorded.documents, configured.documents),
+        ("segment", recorded.segments, configured.segments),
+    )
+    for kind, known, named in kinds:
+        for name, status in known.items():
+            if name not in named:
+                why, hint = (
+                    "is recorded; the configuration does not name it",
+                    f"list it among the live or the retired {kind}s",
+                )
+            elif (asked := named[name]) < status and asked.retired != status.retired:
+                done, again = ("retired", "accept") if status.retired else ("accepted", "retire")
+                revision = status.version + status.retired
+                why = f"is {done} at revision {status.version}"
+                hint = f"to {again} it{' again' * status.retired}, set streams.revision to {revision}"
+            else:
+                continue
+            return Older(f"counted by the recorded rules: {kind} {name} {why}", hint)
+    return None
 
 
 def _older(last: Rule, asked: str, *, refused: bool) -> Older:

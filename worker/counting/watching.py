@@ -1,13 +1,13 @@
 """Tests counted reports for poisoning, each report once."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
-import ldp
 from ldp.alarms import Watch
 from worker.counting.columns import Batch
+from worker.counting.documents import Document
 from worker.counting.ports import Events
 
 
@@ -17,27 +17,34 @@ class Watching:
     Reports that are counted again after a drop are not tested again, because the tests of `ldp.alarms` assume
     independent reports.
 
+    Each document has its own tests. Reports with memoised noise are not independent, and not tested.
+
     Args:
-        fleet: the documents of the reports. Reports with memoised noise are not independent, and not tested.
         clock: returns the time in seconds.
         events: receives alarms.
     """
 
-    def __init__(self, fleet: ldp.Fleet, clock: Callable[[], float], events: Events) -> None:
-        (stream,) = fleet.documents
-        memoised = stream.privacy is not None and stream.privacy.memoised
-        self._watch = None if memoised else Watch(stream.oracle, clock)
-        self._events = events
+    def __init__(self, clock: Callable[[], float], events: Events) -> None:
+        self._watches = dict[str, Watch]()
+        self._clock, self._events = clock, events
         self._seen = dict[int, int]()
 
-    def look(self, batch: Batch, reports: Iterable[npt.NDArray[np.void]]) -> bool:
+    def look(
+        self,
+        batch: Batch,
+        documents: Mapping[str, Document],
+        reports: Iterable[tuple[str, npt.NDArray[np.void]]],
+    ) -> bool:
         """Tests a batch's reports; returns False if some were tested before."""
         if batch.start < self._seen.get(batch.partition, 0):
             return False
         self._seen[batch.partition] = batch.end
-        if self._watch is None:
-            return True
-        for some in reports:
-            for alarm in self._watch.look(some):
+        for fingerprint, some in reports:
+            document = documents[fingerprint]
+            if document.memoised:
+                continue
+            if fingerprint not in self._watches:
+                self._watches[fingerprint] = Watch(document.oracle, self._clock)
+            for alarm in self._watches[fingerprint].look(some):
                 self._events.poisoned(alarm.test, alarm.reports, alarm.found)
         return True

@@ -35,7 +35,7 @@ class StoredCut:
         """Sums the counts of a window, or of all time; O(cells · state)."""
         total = Cell(0, stream.oracle.zeros())
         for state in self.states.values():
-            total.add(state.total(start, end))
+            total.add(state.total(start=start, end=end))
         return total
 
     @property

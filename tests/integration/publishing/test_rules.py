@@ -50,7 +50,7 @@ def test_a_changed_limit_keeps_earlier_counts(kafka, redis_url, tmp_path):
         counted(world, accepted=20, rejected={"many": 10})
 
         worker = restart(world, "back")  # as in a roll-out: it is older, and follows the recorded rules
-        (event,) = worker.events("rules.older")
+        (event,) = worker.events("config.outdated")
         assert (event["level"], event["remedy"]) == ("warning", "to apply it, set streams.revision to 3")
         world.send(10, reports=5)
         counted(world, accepted=20, rejected={"many": 20})

@@ -33,12 +33,13 @@ class Process:
         events = events or cast(Events, Silence())
         configured = world.configured
         world.used.add(configured)
+        fleet = world.fleet or ldp.Fleet((world.stream,))
         self.log = MemoryLog(world, number)
         store = MemoryStore(world)
         snapshot_producer = MemorySnapshotProducer(world)
         self.ownership = Ownership(
             "group",
-            ldp.Fleet((world.stream,)),
+            fleet,
             configured,
             self.log,
             store,
@@ -50,7 +51,7 @@ class Process:
             late_dead_letters=world.late_dead_letters,
         )
         self.publisher = Publisher(
-            ldp.Fleet((world.stream,)),
+            fleet,
             Content(idle_timeout=2.0, retain=8000, changed_level=0.01),
             store,
             snapshot_producer,

@@ -48,6 +48,7 @@ class World:
         self.configured = RequestedRule()
         self.used: set[RequestedRule] = set()
         self.stream = stream
+        self.fleet: ldp.Fleet | None = None  # configuration of later workers
         self.clock = 0.0
         self.logs: list[list[Record]] = [[] for _ in range(partitions)]
         self.answers: list[list[Any]] = [[] for _ in range(partitions)]

@@ -337,9 +337,9 @@ def test_a_window_is_the_sum_of_its_panes_at_any_length():
     ]
     times = [HOUR, HOUR + 29 * MINUTE, HOUR + 30 * MINUTE, HOUR + 59 * MINUTE, 2 * HOUR, -1]
     state = run(times, None, before=rules)
-    hour = state.total(HOUR, 2 * HOUR)
+    hour = state.total(start=HOUR, end=2 * HOUR)
     assert (hour.reports, hour.state.tolist()) == (4, [2, 1, 1])  # offsets 0 to 3
-    assert state.total(HOUR, HOUR + 30 * MINUTE).reports == 2
+    assert state.total(start=HOUR, end=HOUR + 30 * MINUTE).reports == 2
     assert state.total().reports == 6
     assert state.windows.first_start == {"1h": 0}
 

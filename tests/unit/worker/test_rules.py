@@ -13,7 +13,7 @@ from tests.support.cells import cells_of, naming, ruled
 from worker.counting import layout, rules
 from worker.counting.columns import Batch, Columns
 from worker.counting.partition_state import PartitionState
-from worker.counting.rules import Older, RecordLimits, RequestedRule, Rule
+from worker.counting.rules import Names, Older, RecordLimits, RequestedRule, Rule, Status
 
 A, B, C = (RecordLimits(most, hamming_weight=True) for most in (10, 20, 30))
 STREAM = ldp.Stream("s", ldp.GRR("1", domain_size=3))
@@ -82,7 +82,7 @@ def test_alternating_old_and_new_workers_never_flap():
     for seed in range(500):
         rng = random.Random(seed)
         workers = rng.sample(some, rng.randint(1, 5))
-        history = [rules.first(workers[0], 0, "8e9f39d0")]
+        history = [rules.first(workers[0], 0, Names({"8e9f39d0": Status()}))]
         for offset in range(200):
             decided = rules.decide(history, rng.choice(workers), offset)
             if isinstance(decided, Rule):

@@ -5,14 +5,17 @@ import pytest
 
 import ldp
 from ldp import frames
+from ldp.alarms import Watch
 from ldp.privacy.declaration import Declaration
 from worker.counting.columns import Batch, Columns
+from worker.counting.documents import Document
 from worker.counting.partition_state import PartitionState
 from worker.counting.rules import RecordLimits, RequestedRule
 from worker.counting.watching import Watching
 from worker.counting.windows import Windowing
 
 STREAM = ldp.Stream("watched", ldp.OLH("1", domain_size=5))
+NAME, DOCUMENTS = STREAM.fingerprint.hex(), {STREAM.fingerprint.hex(): Document.of(STREAM)}
 WINDOWS = RequestedRule(1, RecordLimits(100, hamming_weight=True, windowing=Windowing(("all", "1s"), 0, 0)))
 
 
@@ -23,8 +26,9 @@ class Told(list):
 
 def watching_of(block):
     told = Told()
-    watching = Watching(ldp.Fleet((STREAM,)), lambda: 0.0, told)
-    watching._watch._block = watching._watch._block[:block]
+    watching = Watching(lambda: 0.0, told)
+    watch = watching._watches[NAME] = Watch(STREAM.oracle, lambda: 0.0)
+    watch._block = watch._block[:block]
     return watching, told
 
 
@@ -40,7 +44,7 @@ def test_poisoning_reports_raise_alarms_and_recounted_ones_are_skipped():
         state = PartitionState.fresh(ldp.Fleet((STREAM,)), 0)
         for start in (0, 2):
             one = batch(start, same, same)
-            watching.look(one, state.apply(one).reports)
+            watching.look(one, state.documents, state.apply(one).reports)
         assert state.reports == 8
         assert [test for test, *_ in told] == ["repeats"], again
     assert told[0][2].startswith("pairs of equal reports in a block: 28; at most")
@@ -48,12 +52,12 @@ def test_poisoning_reports_raise_alarms_and_recounted_ones_are_skipped():
 
 def test_each_offset_of_a_partition_is_examined_once():
     watching, _ = watching_of(block=8)
-    assert watching.look(batch(5, b"", b""), [])
-    assert watching.look(batch(5, b"", b"", partition=1), [])
-    assert not watching.look(batch(6, b"", b""), [])  # partly
-    assert watching.look(batch(7, b""), [])
-    assert not watching.look(batch(7, b""), [])
-    assert watching.look(batch(9, b""), [])  # a gap
+    assert watching.look(batch(5, b"", b""), DOCUMENTS, [])
+    assert watching.look(batch(5, b"", b"", partition=1), DOCUMENTS, [])
+    assert not watching.look(batch(6, b"", b""), DOCUMENTS, [])  # partly
+    assert watching.look(batch(7, b""), DOCUMENTS, [])
+    assert not watching.look(batch(7, b""), DOCUMENTS, [])
+    assert watching.look(batch(9, b""), DOCUMENTS, [])  # a gap
 
 
 @pytest.mark.parametrize("configured", [RequestedRule(1, RecordLimits(100, hamming_weight=True)), WINDOWS])
@@ -64,7 +68,7 @@ def test_only_counted_records_are_examined(configured):
     reports = STREAM.oracle.perturb([1, 2, 3, 4])
     records = [frames.encode(STREAM, reports[:1]), b"noise", frames.encode(STREAM, reports[1:])]
     applied = state.apply(batch(0, *records))
-    assert np.array_equal(np.concatenate(applied.reports), reports)
+    assert np.array_equal(np.concatenate([some for _, some in applied.reports]), reports)
     assert state.reports == 4
 
 
@@ -76,17 +80,15 @@ def test_records_over_the_pane_limit_are_not_examined():
     n = most + 2
     columns = Columns.of(range(n), [1000 * i for i in range(n)], [record] * n)
     applied = state.apply(Batch(0, 0, n, columns))
-    assert sum(map(len, applied.reports)) == state.reports < n
+    assert sum(len(some) for _, some in applied.reports) == state.reports < n
 
 
 def test_reports_that_share_memoised_noise_raise_no_alarm():
     declared = Declaration("device", 1, "24h", "memoised", "30d")
     stream, told = ldp.Stream("watched", STREAM.oracle, privacy=declared), Told()
-    watching, same = (
-        Watching(ldp.Fleet((stream,)), lambda: 0.0, told),
-        np.repeat(STREAM.oracle.perturb([1]), 100_000),
-    )
+    watching, same = Watching(lambda: 0.0, told), np.repeat(STREAM.oracle.perturb([1]), 100_000)
+    name, document = stream.fingerprint.hex(), Document.of(stream)
     one = batch(0, frames.encode(stream, same[:1]))
-    assert watching.look(one, [same])
-    assert not watching.look(one, [same])
+    assert watching.look(one, {name: document}, [(name, same)])
+    assert not watching.look(one, {name: document}, [(name, same)])
     assert told == []

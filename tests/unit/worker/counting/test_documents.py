@@ -115,8 +115,7 @@ def test_a_status_is_joined_by_its_order() -> None:
 
 def test_the_only_document_has_version_0_in_any_revision() -> None:
     """So the head of a stream with one document is that of streams without documents."""
-    listed = [
-        rules.first(RequestedRule(revision, RecordLimits(9, True)), 0, OURS) for revision in (None, 0, 7)
-    ]
+    asked = [RequestedRule(revision, RecordLimits(9, True)) for revision in (None, 0, 7)]
+    listed = [rules.first(each, 0, each.names(ldp.Fleet((STREAM,)))) for each in asked]
     assert [rule.documents for rule in listed] == [{OURS: Status(0)}] * 3
     assert listed[0] == naming(STREAM, [replace(listed[0], documents={})])[0]

@@ -13,6 +13,7 @@ import pytest
 
 import ldp
 from ldp import frames
+from ldp.alarms import Watch
 from ldp.snapshot import Period, Snapshot
 from tests.support.memory import Process
 from tests.unit.worker.counting.still import Still, alone, count_all, during, turn
@@ -188,8 +189,9 @@ def poisoned() -> Iterator[list[Said]]:
     world = Still()
     world.stream = ldp.Stream("poisoned", ldp.OLH("1", domain_size=3))
     process, told = worker(world)
-    watch = process.ownership._watching._watch
+    watch = Watch(world.stream.oracle, lambda: world.clock)
     watch._block = watch._block[:16]
+    process.ownership._watching._watches[world.stream.fingerprint.hex()] = watch
     turn(process)
     world.produce(0, frames.encode(world.stream, np.repeat(world.stream.oracle.perturb([1]), 16)), [1] * 16)
     while process.ownership.counted() != {0: 1}:
