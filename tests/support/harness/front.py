@@ -78,6 +78,8 @@ class Front:
     ) -> None:
         self.kafka, self.folder, topic = kafka, folder, f"s{uuid4().hex[:10]}"
         self.port, self.metrics_port, self.shuffle_port = free_ports(3)
+        self.client = ""
+        """Address of the clients; empty for any."""
         self.toml = folder / "worker.toml"
         table = table or (
             f'[[streams]]\nname = "{stream or topic}"\nprotocol = "grr"\ntopic = "{topic}-reports"\n'
@@ -157,7 +159,8 @@ class Front:
         headers: Mapping[str, str] | None = None,
         seconds: float = 30,
     ) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
+        source = (self.client, 0) if port == self.port else None
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds, source_address=source)
         with contextlib.closing(connection):
             connection.request(method, path, body, headers or {})
             answer = connection.getresponse()
