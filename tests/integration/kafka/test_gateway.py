@@ -24,6 +24,7 @@ import pytest
 from kafka import KafkaProducer
 
 from deploy.local.services import free_ports
+from ldp import frames
 from tests.long.kills.dying import Aim
 from tests.long.kills.steps import UPLOADING
 from tests.support.docs import every_block
@@ -111,6 +112,34 @@ def test_a_silent_client_is_disconnected_in_time(kafka, tmp_path):
         assert time.monotonic() - began < 3 * TIMEOUT
         for client in silent:
             client.close()
+
+
+def test_a_client_that_disconnects_leaves_nothing_reserved(kafka, tmp_path):
+    with Front(kafka, tmp_path) as front:
+        body = frames.encode(front.served.stream, front.served.stream.oracle.perturb([7]))
+        head = (
+            f"POST /v1/streams/{front.name}/reports HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+            "Content-Type: application/octet-stream\r\n\r\n"
+        ).encode()
+        for sent in (head, head + body[:3], head + body):
+            for _ in range(20):
+                with socket.create_connection(("127.0.0.1", front.port)) as client:
+                    client.sendall(sent)
+
+        def counted():
+            metrics = front.probe("/metrics")[1].decode()
+            lines = dict(line.rsplit(" ", 1) for line in metrics.splitlines() if line[0] != "#")
+            found = {
+                outcome: float(
+                    lines[f'ldp_gateway_uploads_total{{outcome="{outcome}",stream="{front.name}"}}']
+                )
+                for outcome in ("accepted", "disconnected")
+            }
+            return found | {"inflight": float(lines["ldp_gateway_inflight_bytes"])}
+
+        expected = {"accepted": 20, "disconnected": 40, "inflight": 0}
+        until(lambda: counted() == expected, "all uploads have an outcome")
+        assert len(front.records(front.served.intake)) == 20
 
 
 def test_a_frozen_kafka_is_refused_in_time_and_recovers(own_services, tmp_path):
