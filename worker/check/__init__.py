@@ -4,20 +4,28 @@ Only `kafka.look` and `redis.look` connect. The `assess_...` functions need no c
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+import ldp
 from ldp.privacy.summary import DELTA, LINES, READERS, as_text, readers_as_text, summary
 from worker.check import kafka, machine, redis
 from worker.check.finding import Finding, Level
-from worker.config import Config
+from worker.config import Config, Served
 
-__all__ = ["Finding", "Level", "findings"]
+__all__ = ["Finding", "Level", "findings", "recorded_documents"]
 
 
-def findings(config: Config, on_waiting: Callable[[str], object] = lambda _: None) -> list[Finding]:
+def findings(
+    config: Config,
+    on_waiting: Callable[[str], object] = lambda _: None,
+    ship: tuple[str, ldp.Stream] | None = None,
+) -> list[Finding]:
     """Returns all findings, from the configuration to the stored counts.
 
-    Calls `on_waiting` with a message if no broker accepts the client within a second.
+    Args:
+        config: the configuration.
+        on_waiting: called with a message if no broker accepts the client within a second.
+        ship: a stream's name and the document for its clients; an error unless it is in force in all partitions.
     """
     here = [
         Finding(Level.OK, "configuration", _summary(config)),
@@ -25,8 +33,16 @@ def findings(config: Config, on_waiting: Callable[[str], object] = lambda _: Non
         *assess_privacy(config),
         machine.assess_cache(os.environ.get("NUMBA_CACHE_DIR"), machine.cache_folder()),
     ]
-    in_kafka, cluster, heads = kafka.look(config, on_waiting)
-    return [*here, *in_kafka, *redis.look(config, cluster, heads)]
+    in_kafka, cluster, heads, newest = kafka.look(config, on_waiting)
+    return [*here, *in_kafka, *redis.look(config, cluster, heads, newest, ship)]
+
+
+def recorded_documents(
+    config: Config, served: Served, on_waiting: Callable[[str], object]
+) -> Mapping[str, str]:
+    """Returns a stream's recorded documents: fingerprint -> sealed text."""
+    head, partitions = kafka.recorded(config, served, on_waiting)
+    return redis.recorded(config, served, partitions, head).documents
 
 
 def assess_streams(config: Config) -> list[Finding]:

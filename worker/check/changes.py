@@ -14,7 +14,7 @@ from ldp.oracles import Oracle
 from worker.counting import bounds
 from worker.counting.changed import differences
 from worker.counting.documents import opened
-from worker.counting.rules import Status
+from worker.counting.rules import Names, Status
 from worker.counting.windows import Windowing
 
 _LISTED = 8
@@ -43,46 +43,41 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Names:
-    """The recorded or configured names of a stream.
+class Listed:
+    """The recorded or the configured documents and segments of a stream.
 
     Attributes:
-        documents: fingerprint -> sealed document (`worker.counting.documents`), recorded ones in order of addition.
-        statuses: fingerprint -> status.
-        segments: name -> status.
+        documents: fingerprint -> sealed document (`worker.counting.documents`), in order.
+        names: the statuses of documents and segments.
         labels: fingerprint -> labels, for documents whose labels are at hand; None for a document without labels.
     """
 
-    documents: Mapping[str, str] = field(default_factory=dict)
-    statuses: Mapping[str, Status] = field(default_factory=dict)
-    segments: Mapping[str, Status] = field(default_factory=dict)
+    documents: Mapping[str, str]
+    names: Names
     labels: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls, fleet: ldp.Fleet, statuses: Mapping[str, Status], segments: Mapping[str, Status] | None = None
-    ) -> "Names":
-        """Returns the names of a configuration."""
+    def of(cls, fleet: ldp.Fleet, names: Names) -> "Listed":
+        """Returns the documents and segments of a configuration."""
         by = {each.fingerprint.hex(): each for each in fleet.documents}
         sealed = {name: each.hashed.decode() for name, each in by.items()}
-        return cls(sealed, statuses, segments or {}, {name: each.labels for name, each in by.items()})
+        return cls(sealed, names, {name: each.labels for name, each in by.items()})
 
     def live(self) -> list[str]:
         """Returns the fingerprints of the documents that are not retired."""
-        return [name for name in self.documents if not self.statuses.get(name, Status()).retired]
+        return [name for name in self.documents if not self.names.documents.get(name, Status()).retired]
 
 
-def changes(recorded: Names, asked: Names, windowing: Windowing | None = None) -> list[Change]:
+def changes(recorded: Listed, asked: Listed, windowing: Windowing | None = None) -> list[Change]:
     """Returns a verdict on each change from recorded names to configured ones.
 
     The result is empty if nothing is recorded or nothing changes.
 
     Example:
-        >>> from worker.counting.rules import Status
+        >>> from worker.counting.rules import RequestedRule
         >>> old, new = (ldp.Stream("s", ldp.GRR(epsilon, 2), ["no", "yes"]) for epsilon in ("1", "2"))
-        >>> names = [each.fingerprint.hex() for each in (old, new)]
-        >>> recorded = Names.of(ldp.Fleet((old,)), {names[0]: Status()})
-        >>> asked = Names.of(ldp.Fleet((new, old)), dict.fromkeys(names, Status()))
+        >>> fleets = ldp.Fleet((old,)), ldp.Fleet((new, old))
+        >>> recorded, asked = (Listed.of(fleet, RequestedRule().names(fleet)) for fleet in fleets)
         >>> for each in changes(recorded, asked):
         ...     print(f"{each.verdict}: {each.subject}: {each.text}")
         safe: document c2287976: added; epsilon: "1" → "2"
@@ -94,16 +89,16 @@ def changes(recorded: Names, asked: Names, windowing: Windowing | None = None) -
     if not recorded.documents.keys() & asked.documents.keys():
         return [_foreign(recorded, asked)]
     found = [*_unlisted(recorded, asked), *_added(recorded, asked)]
-    found += _moved("document", recorded.statuses, asked.statuses)
+    found += _moved("document", recorded.names.documents, asked.names.documents)
     found += _segments(recorded, asked)
     documents = [opened(text) for text in {**recorded.documents, **asked.documents}.values()]
-    if excess := bounds.excess(documents, {*recorded.segments, *asked.segments}, windowing):
+    if excess := bounds.excess(documents, {*recorded.names.segments, *asked.names.segments}, windowing):
         hint = "workers refuse the change and follow the recorded names; use a new stream"
         found.append(Change(Verdict.IMPOSSIBLE, "configuration", f"with the recorded names, {excess}", hint))
     return found
 
 
-def _collisions(recorded: Names, asked: Names) -> Iterator[Change]:
+def _collisions(recorded: Listed, asked: Listed) -> Iterator[Change]:
     for name, sealed in asked.documents.items():
         if recorded.documents.get(name, sealed) != sealed:
             text = "another document with this fingerprint is recorded"
@@ -115,7 +110,7 @@ def _collisions(recorded: Names, asked: Names) -> Iterator[Change]:
             )
 
 
-def _foreign(recorded: Names, asked: Names) -> Change:
+def _foreign(recorded: Listed, asked: Listed) -> Change:
     """Returns the verdict on a configuration that names no recorded document."""
     before, after = [*recorded.documents][-1], next(iter(asked.documents))
     old, new = json.loads(recorded.documents[before]), json.loads(asked.documents[after])
@@ -137,7 +132,7 @@ def _foreign(recorded: Names, asked: Names) -> Change:
 _NEW_STREAM = "give the stream another name and topic, or list a document with common labels"
 
 
-def _unlisted(recorded: Names, asked: Names) -> Iterator[Change]:
+def _unlisted(recorded: Listed, asked: Listed) -> Iterator[Change]:
     for name in recorded.documents.keys() - asked.documents.keys():
         text = "recorded, and neither documents nor retired lists it: workers count it, and snapshots wait"
         hint = "list it in documents or retired; if its file was edited, restore the file and list the edited one apart"
@@ -145,14 +140,14 @@ def _unlisted(recorded: Names, asked: Names) -> Iterator[Change]:
         yield Change(Verdict.IMPOSSIBLE, f"document {name}", text, hint)
 
 
-def _added(recorded: Names, asked: Names) -> Iterator[Change]:
+def _added(recorded: Listed, asked: Listed) -> Iterator[Change]:
     """Yields the verdicts on documents that are not recorded, oldest first."""
     known = [name for name in asked.documents if name in recorded.documents]
     live = [name for name in known if name in recorded.live()] or known
     for name in reversed([*asked.documents]):
         if name in recorded.documents:
             continue
-        if asked.statuses[name].retired:
+        if asked.names.documents[name].retired:
             yield Change(Verdict.SAFE, f"document {name}", "recorded as retired; no partition accepted it")
             continue
         added = _addition(name, live, known, asked)
@@ -161,7 +156,7 @@ def _added(recorded: Names, asked: Names) -> Iterator[Change]:
             live = [name, *live]
 
 
-def _addition(name: str, live: Sequence[str], known: Sequence[str], asked: Names) -> Change:
+def _addition(name: str, live: Sequence[str], known: Sequence[str], asked: Listed) -> Change:
     """Returns the verdict on an added document.
 
     Its fields are compared with the first live document; `known` are the recorded documents.
@@ -247,16 +242,16 @@ def _moved(kind: str, recorded: Mapping[str, Status], asked: Mapping[str, Status
             )
 
 
-def _segments(recorded: Names, asked: Names) -> Iterator[Change]:
-    new = [name for name in asked.segments if name not in recorded.segments]
-    if live := [name for name in new if not asked.segments[name].retired]:
+def _segments(recorded: Listed, asked: Listed) -> Iterator[Change]:
+    new = [name for name in asked.names.segments if name not in recorded.names.segments]
+    if live := [name for name in new if not asked.names.segments[name].retired]:
         text = "added; earlier reports stay in the rest of their prefix"
         yield Change(Verdict.SAFE, f"segment {_few(live)}", text)
-    if unlisted := [name for name in recorded.segments if name not in asked.segments]:
+    if unlisted := [name for name in recorded.names.segments if name not in asked.names.segments]:
         text = "recorded, and neither segments nor retired_segments lists it: it stays in force"
         hint = "list it in segments or retired_segments"
         yield Change(Verdict.IMPOSSIBLE, f"segment {_few(unlisted)}", text, hint)
-    yield from _moved("segment", recorded.segments, asked.segments)
+    yield from _moved("segment", recorded.names.segments, asked.names.segments)
 
 
 def _few(names: Iterable[str]) -> str:

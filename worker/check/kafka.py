@@ -19,17 +19,20 @@ from worker.kafka.admin.open_transactions import LONG_SECONDS, OpenTransactions
 from worker.kafka.client import brokers
 from worker.kafka.client.errors import BrokerError, remedy
 from worker.kafka.client.reading import Passed
-from worker.kafka.client.topics import Topic
+from worker.kafka.client.topics import Topic, describe
 from worker.kafka.reports.reader import NewestReports, newest_reports
 from worker.observe.units import age_text
 
 
 def look(
     config: Config, on_waiting: Callable[[str], object]
-) -> tuple[list[Finding], Cluster | None, dict[str, Head]]:
-    """Returns (findings, cluster or None if unreachable, heads by stream)."""
+) -> tuple[list[Finding], Cluster | None, dict[str, Head], dict[str, NewestReports]]:
+    """Returns findings, cluster, heads and newest reports by stream.
+
+    The cluster is None if no broker answers.
+    """
     findings = list[Finding]()
-    there, heads = None, dict[str, Head]()
+    there, heads, newest = None, dict[str, Head](), dict[str, NewestReports]()
     try:
         with brokers.connect(config, on_waiting) as admin:
             found = cluster.describe_brokers(admin)
@@ -54,12 +57,21 @@ def look(
                 findings += assess_passed(config.snapshots.topic, [*passed])
             for served in config.streams:
                 if served.topic in there.topics:
-                    findings += _reports(config, served, there.topics[served.topic])
+                    head = heads.get(served.name, Head())
+                    findings += _reports(config, served, there.topics[served.topic], head, newest)
     except brokers.Unreachable as error:
         findings.append(Finding(Level.ERROR, "brokers", str(error), error.advice))
     except (BrokerError, OSError) as error:
         findings.append(Finding(Level.ERROR, "brokers", str(error), remedy(error)))
-    return findings, there, heads
+    return findings, there, heads, newest
+
+
+def recorded(config: Config, served: Served, on_waiting: Callable[[str], object]) -> tuple[Head, int]:
+    """Returns a stream's newest head, and the number of its partitions."""
+    with brokers.connect(config, on_waiting) as admin:
+        there = describe(admin, [served.topic, config.snapshots.topic])
+    head = cluster.head(config, served, lambda _: None) if config.snapshots.topic in there else Head()
+    return head, there[served.topic].partitions if served.topic in there else 0
 
 
 def assess_brokers(brokers: Brokers) -> Finding:
@@ -153,9 +165,11 @@ def assess_head(config: Config, served: Served, topic: Topic | None, head: Head)
     return Finding(Level.OK, subject, text)
 
 
-def _reports(config: Config, served: Served, topic: Topic) -> list[Finding]:
+def _reports(
+    config: Config, served: Served, topic: Topic, head: Head, found_by: dict[str, NewestReports]
+) -> list[Finding]:
     try:
-        newest = newest_reports(config, served)
+        found_by[served.name] = newest = newest_reports(config, served, head)
     except BrokerError as error:
         text = f"the newest records of topic {served.topic} cannot be read: {error}"
         return [Finding(Level.WARNING, f"reports of {served.name}", text, "run check again")]

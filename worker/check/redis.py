@@ -1,22 +1,27 @@
 """Checks of Redis: server, memory, and the metadata of partitions."""
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import redis
 from redis.exceptions import MovedError
 from redis.sentinel import SentinelConnectionPool
 
+import ldp
 from worker.check.counts import assess_counts
+from worker.check.documents import Recorded, assess_documents
 from worker.check.finding import Finding, Level, present
 from worker.config import Config, Served
 from worker.counting import layout
 from worker.counting.head import Head
-from worker.counting.ports import StateLost
+from worker.counting.ports import Metadata, StateLost
 from worker.kafka.admin.cluster import Cluster
 from worker.kafka.client.topics import Topic
+from worker.kafka.reports.reader import NewestReports
 from worker.observe.units import size_text
 from worker.redis.connecting import Client, connect, servers
 from worker.redis.errors import ERRORS
@@ -30,8 +35,17 @@ _KEYS = 4096  # Bytes of a partition's keys and metadata
 _PANE = 512  # Bytes of a pane's key and metadata
 
 
-def look(config: Config, cluster: Cluster | None, heads: Mapping[str, Head]) -> list[Finding]:
-    """Returns findings on Redis and the counts."""
+def look(
+    config: Config,
+    cluster: Cluster | None,
+    heads: Mapping[str, Head],
+    newest: Mapping[str, NewestReports] = MappingProxyType({}),
+    ship: tuple[str, ldp.Stream] | None = None,
+) -> list[Finding]:
+    """Returns findings on Redis and the counts.
+
+    `ship` names a stream and one of its documents; see `documents.assess_documents`.
+    """
     findings: list[Finding] = []
     try:
         key = layout.meta_key(config.streams[0].stream.name, 0)
@@ -50,7 +64,7 @@ def look(config: Config, cluster: Cluster | None, heads: Mapping[str, Head]) -> 
             findings += _assess_sentinels(client, config.redis.address.master)
             findings += assess_blobs(config, int(limit or STRING_LIMIT))
             if cluster is not None:
-                findings += _assess_state(client, config, cluster, heads, together(infos))
+                findings += _assess_state(client, config, cluster, heads, together(infos), newest, ship)
     except ERRORS as error:
         why = Unreachable(error, config.redis)
         findings.append(Finding(Level.ERROR, "redis", str(why), why.remedy))
@@ -260,14 +274,43 @@ def _needed(served: Served, topic: Topic, share: int) -> int:
 
 
 def _assess_state(
-    client: Client, config: Config, cluster: Cluster, heads: Mapping[str, Head], info: Mapping[str, Any]
+    client: Client,
+    config: Config,
+    cluster: Cluster,
+    heads: Mapping[str, Head],
+    info: Mapping[str, Any],
+    newest: Mapping[str, NewestReports],
+    ship: tuple[str, ldp.Stream] | None,
 ) -> Iterator[Finding]:
     known = [served for served in config.streams if served.topic in cluster.topics]
     if known:
         yield assess_memory(config, cluster.topics, info)
     for served in known:
-        fields = _metadata(client, served, cluster.topics[served.topic].partitions)
-        yield from assess_counts(config, served, cluster, fields, heads.get(served.name, Head()))
+        partitions, head = cluster.topics[served.topic].partitions, heads.get(served.name, Head())
+        fields = _metadata(client, served, partitions)
+        yield from assess_counts(config, served, cluster, fields, head)
+        found = _recorded(served, fields, partitions, head)
+        reports = newest.get(served.name, NewestReports()).documents
+        document = ship[1] if ship is not None and ship[0] == served.name else None
+        yield from assess_documents(served, found, head, reports, document)
+
+
+def recorded(config: Config, served: Served, partitions: int, head: Head) -> Recorded:
+    """Returns the recorded documents and segments of a stream."""
+    with closing(connect(config.redis)) as client:
+        return _recorded(served, _metadata(client, served, partitions), partitions, head)
+
+
+def _recorded(
+    served: Served, fields: Mapping[int, Mapping[str, str] | StateLost], partitions: int, head: Head
+) -> Recorded:
+    """Returns the recorded names; metadata that cannot be read count as none."""
+    found: list[Metadata | None] = [None] * partitions
+    for partition, stored in fields.items():
+        if not isinstance(stored, StateLost):
+            with contextlib.suppress(StateLost):
+                found[partition] = layout.parse(stored, layout.meta_key(served.name, partition))
+    return Recorded.of(found, head)
 
 
 def _metadata(client: Client, served: Served, partitions: int) -> dict[int, dict[str, str] | StateLost]:

@@ -3,10 +3,13 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from ldp.terminal import echo_json, piped, printable, show
-from worker.cli.command import command, complain, json_option
+from worker.cli.command import command, complain, json_option, stream_option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,15 +20,28 @@ if TYPE_CHECKING:
 
 @command("check")
 @json_option
-def check(config: "Config", as_json: bool) -> int:
+@click.option(
+    "--document",
+    "path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A document for clients. It is an error unless all partitions accept its reports.",
+)
+@stream_option
+def check(config: "Config", as_json: bool, path: Path | None, stream: str | None) -> int:
     """Validate the configuration, Kafka and Redis.
 
     Checks configuration, brokers, topics, Redis and stored counts. Shows the privacy loss of each stream.
-    The exit code is 1 if there is an error.
+    The exit code is 1 if there is an error. --stream names the stream of --document.
     """
     from worker.check import Level, findings
+    from worker.config.documents import read_document
 
-    found = findings(config, complain)
+    ship = None
+    if path is not None:
+        name = config.served(stream).name
+        ship = name, read_document(name, path, "--document")
+    found = findings(config, complain, ship)
     if as_json:
         echo_json(in_json(found))
     else:

@@ -22,7 +22,7 @@ def from_files(name: str, live: Sequence[Path], retired: Sequence[Path], key: st
     """
     listed = [("documents", live), ("retired", retired)]
     places = {f"{key}.{where}[{i}]": path for where, paths in listed for i, path in enumerate(paths)}
-    found = {place: _read(name, folder / path, place) for place, path in places.items()}
+    found = {place: read_document(name, folder / path, place) for place, path in places.items()}
     for place, before in _doubles(found):
         raise ConfigError(_double(place, before, found))
     streams = tuple(found.values())
@@ -33,7 +33,8 @@ def from_files(name: str, live: Sequence[Path], retired: Sequence[Path], key: st
         raise ConfigError(f"{key}.documents: {error}") from None
 
 
-def _read(name: str, path: Path, place: str) -> ldp.Stream:
+def read_document(name: str, path: Path, place: str) -> ldp.Stream:
+    """Returns the document in a file; raises ConfigError with the place."""
     where = f"{place}: {shown_path(path)}"
     try:
         text = path.read_bytes()

@@ -44,6 +44,7 @@ class Head:
         methods: the methods that can have messages on the snapshot topic.
         reached: the highest time up to which windows were closed; None without windows.
         released: the published part of the counts; None if all counts are published.
+        variance_shares: fingerprint -> the document's share of the variance.
 
     Example:
         >>> head = Head(3, {0: 7}, 5)
@@ -65,6 +66,7 @@ class Head:
     methods: tuple[str, ...] = ()
     reached: int | None = None
     released: Released | None = None
+    variance_shares: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def read(cls, value: bytes, stream: str) -> "Head":
@@ -126,6 +128,7 @@ class Head:
             tuple(body.get("methods", METHODS)),
             body.get("reached"),
             released_of(body),
+            _shares(body["documents"]),
         )
 
     @classmethod
@@ -147,6 +150,7 @@ class Head:
             cut.methods or tuple(METHODS),
             cut.reached,
             cut.released,
+            _shares(snapshot.documents),
         )
 
     def behind(self, cut: Cut) -> bool:
@@ -209,6 +213,10 @@ class Head:
 
 def _documents(listed: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {one["fingerprint"]: seal(one["document"], one["fingerprint"]) for one in listed}
+
+
+def _shares(listed: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    return {one["fingerprint"]: one["variance_share"] for one in listed}
 
 
 def named(fleet: ldp.Fleet, lineage: str) -> dict[str, str]:

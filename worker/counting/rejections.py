@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-import ldp
 from ldp import frames
 from worker.counting.applied import Applied
-from worker.counting.columns import Batch, Columns
+from worker.counting.columns import Batch
 from worker.counting.ports import Events
-from worker.counting.rules import RecordLimits
 
 EVERY_SECONDS = 60.0
 GATHER_SECONDS = 2.0
@@ -39,26 +37,6 @@ def counted(verdicts: npt.NDArray[np.uint8], unreadable: int = 0) -> Counter[str
     return +found
 
 
-def reasons(stream: ldp.Stream, limits: RecordLimits, columns: Columns, unreadable: int = 0) -> Counter[str]:
-    """Counts the records that a stream rejects, by reason; O(bytes).
-
-    Args:
-        stream: the stream of the records.
-        limits: the limits of a record.
-        columns: the records.
-        unreadable: the number of unreadable record batches.
-    """
-    decoded = frames.decode(
-        stream,
-        columns.data,
-        columns.begins,
-        columns.ends,
-        most_reports=limits.most_reports,
-        check_weight=limits.hamming_weight,
-    )
-    return counted(decoded.verdicts, unreadable)
-
-
 def formatted(counts: Mapping[str, int]) -> str:
     """Formats reasons with their counts, the most frequent first.
 
@@ -78,6 +56,7 @@ class Rejections:
 
     Example:
         >>> from types import SimpleNamespace
+        >>> from worker.counting.columns import Columns
         >>> now = [0.0]
         >>> events = SimpleNamespace(warning=lambda _, **facts: print(*facts.values()))
         >>> rejections = Rejections(lambda: now[0], events)

@@ -6,8 +6,8 @@ import pytest
 
 import ldp
 from ldp.privacy.declaration import Declaration
-from worker.check.changes import Names, Verdict, changes
-from worker.counting.rules import Status
+from worker.check.changes import Listed, Verdict, changes
+from worker.counting.rules import Names, RequestedRule, Status
 from worker.counting.windows import Windowing
 
 SAFE, WARNING, NEW, IMPOSSIBLE = Verdict.SAFE, Verdict.WARNING, Verdict.NEW_STREAM, Verdict.IMPOSSIBLE
@@ -31,19 +31,17 @@ RATE, RATES = (doc(ldp.Response(p=p, domain_size=3)) for p in ("3/4", "4/5"))
 BITS, BITS2 = (ldp.Stream("s", ldp.OUE(epsilon, 3)) for epsilon in ("1", "2"))
 MANY = [doc(ldp.OUE(f"{i}/7", 3)) for i in range(8, 26)]
 NAMES = [f"S{i}" for i in range(300)]
-LIVE, GONE = Status(0), Status(0, True)
 
 
 def names(live=(), retired=(), segments=(), retired_segments=(), revision=0):
-    fleet = ldp.Fleet((*live, *retired))
-    statuses = {each.fingerprint.hex(): Status(revision) for each in live}
-    statuses |= {each.fingerprint.hex(): Status(revision, True) for each in retired}
+    fleet = ldp.Fleet((*live, *retired), frozenset(each.fingerprint for each in retired))
     declared = {name: Status(revision) for name in segments}
-    return Names.of(fleet, statuses, declared | {name: Status(revision, True) for name in retired_segments})
+    declared |= {name: Status(revision, True) for name in retired_segments}
+    return Listed.of(fleet, RequestedRule(revision, segments=declared).names(fleet))
 
 
 def without_labels(found):
-    return Names(found.documents, found.statuses, found.segments)
+    return Listed(found.documents, found.names)
 
 
 def id_of(stream):
@@ -53,7 +51,7 @@ def id_of(stream):
 ADDED = "added"
 TABLE = [
     # nothing changes, or nothing that is recorded
-    ("nothing recorded", Names(), names([BASE]), []),
+    ("nothing recorded", Listed({}, Names()), names([BASE]), []),
     ("the same document, other queries or another file", names([BASE]), names([BASE]), []),
     ("another order in documents", names([BASE, OLH]), names([OLH, BASE]), []),
     ("a higher revision alone", names([BASE]), names([BASE], revision=4), []),

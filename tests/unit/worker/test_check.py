@@ -479,7 +479,8 @@ def test_the_share_and_reasons_of_rejected_records_are_reported():
         ([foreign, foreign, None], ERROR, "all of the newest 3 records are rejected: fingerprint 2, empty 1"),
     ):
         columns = Columns.of(range(len(values)), [0] * len(values), values)
-        reasons = rejections.reasons(SERVED.stream, SERVED.configured.limits, columns)
+        decoded = frames.decode(SERVED.stream, columns.data, columns.begins, columns.ends)
+        reasons = rejections.counted(decoded.verdicts)
         finding = assess_reports(SERVED, NewestReports(len(values), 0, reasons))
         assert (finding.level, finding.subject, finding.text) == (level, "reports of colours", ours + text)
         assert ("ldp-worker dead-letters" in finding.hint) == (level is not OK)
@@ -489,7 +490,7 @@ def test_the_share_and_reasons_of_rejected_records_are_reported():
 def test_keys_and_headers_of_the_newest_records_are_a_warning(monkeypatch):
     for with_key in (0, 3):
         monkeypatch.setattr(check_kafka, "newest_reports", lambda *_, n=with_key: NewestReports(4, n))
-        _, *found = check_kafka._reports(CONFIG, SERVED, topics.Topic("id-1", 1, 1, {}))
+        _, *found = check_kafka._reports(CONFIG, SERVED, topics.Topic("id-1", 1, 1, {}), Head(), {})
         assert len(found) == (with_key > 0)
         for finding in found:
             assert (finding.level, finding.subject) == (WARNING, "keys of colours")

@@ -1,6 +1,10 @@
 """Verdicts of the newest reports of a topic."""
 
+import ldp
+from ldp import frames
 from worker.config import parse
+from worker.counting.head import Head
+from worker.counting.rules import RequestedRule, Rule, Status
 from worker.kafka.client.reading import Passed
 from worker.kafka.decoding.records import Record
 from worker.kafka.reports import reader
@@ -24,3 +28,16 @@ def test_newest_reports_are_classified_with_unreadable_batches_once(monkeypatch)
     found = reader.newest_reports(CONFIG, CONFIG.streams[0])
     assert (found.records, found.with_key_or_headers, found.oldest) == (4, 2, 40)
     assert found.reasons == {"version": 1, "empty": 2, "batch": 1}
+
+
+def test_newest_reports_of_several_documents_are_counted(monkeypatch):
+    old, new = CONFIG.streams[0].stream, ldp.Stream("s", ldp.OUE("1", 3))
+    streams = [old, new, new, ldp.Stream("s", ldp.GRR("2", 3))]
+    values = [frames.encode(each, each.oracle.perturb([0] * n)) for n, each in enumerate(streams, 1)]
+    there = [Record(i, 50, None, value) for i, value in enumerate(values)]
+    monkeypatch.setattr(reader, "newest_records", lambda *_, **__: {0: there})
+    named = {"rules": {0: [Rule(0, 1, RequestedRule().limits, {new.fingerprint.hex(): Status()}).as_json()]}}
+    head = Head(documents={new.fingerprint.hex(): new.hashed.decode()}, **named)
+    found = reader.newest_reports(CONFIG, CONFIG.streams[0], head)
+    assert found.documents == {old.fingerprint.hex(): 1, new.fingerprint.hex(): 5}
+    assert found.reasons == {"fingerprint": 1}

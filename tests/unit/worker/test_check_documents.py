@@ -1,0 +1,196 @@
+"""`check` on documents: verdicts as findings, and where each document is in force."""
+
+import json
+from contextlib import contextmanager
+
+import pytest
+from click.testing import CliRunner
+
+import ldp
+from worker.check import Level
+from worker.check import kafka as check_kafka
+from worker.check import redis as check_redis
+from worker.check.documents import Recorded, assess_documents
+from worker.cli import cli
+from worker.config import Served
+from worker.counting import layout
+from worker.counting.head import Head
+from worker.counting.lineage import lineage_of
+from worker.counting.partition_state import PartitionState
+from worker.counting.ports import StateLost
+from worker.kafka.client.topics import Topic
+
+OLD = ldp.Stream("s", ldp.GRR("1", 3), ["red", "blue", "grey"])
+NEW = ldp.Stream("s", ldp.OUE("2", 3), ["blue", "green", "red"])
+OTHER = ldp.Stream("s", ldp.OUE("3", 3), ["blue", "green", "red"])
+LARGE = ldp.Stream("s", ldp.OUE("2", 100), ["red", *map(str, range(99))])
+ONE, BOTH = ldp.Fleet((OLD,)), ldp.Fleet((NEW, OLD))
+RETIRED = ldp.Fleet((NEW, OLD), frozenset([OLD.fingerprint]))
+OK, WARNING, ERROR = Level.OK, Level.WARNING, Level.ERROR
+
+
+def of(stream):
+    return f"document {stream.fingerprint.hex()} of s"
+
+
+def metadata(fleet):
+    return layout.initial(lineage_of("g", "id-1"), PartitionState.fresh(fleet, 0))
+
+
+def recorded(*fleets, head=Head()):  # noqa: B008
+    return Recorded.of([None if fleet is None else metadata(fleet) for fleet in fleets], head)
+
+
+def lines(fleet, found, newest=(), shares=(), ship=None):
+    head = Head(variance_shares=dict(shares))
+    findings = assess_documents(Served(fleet, "reports"), found, head, dict(newest), ship)
+    return [(each.level, each.subject, each.text) for each in findings]
+
+
+def test_one_document_that_does_not_change_has_no_line():
+    assert lines(ONE, recorded(ONE, ONE)) == []
+    assert lines(ONE, recorded(None, None)) == []
+
+
+def test_an_added_document_is_in_force_nowhere():
+    added, old, new = lines(BOTH, recorded(ONE, ONE))
+    assert added[:2] == (WARNING, of(NEW))
+    assert added[2].startswith("safe, with a warning: added; epsilon: ")
+    assert old == (OK, of(OLD), "in force in 2 of 2 partitions")
+    assert new == (WARNING, of(NEW), "in force in 0 of 2 partitions")
+
+
+def test_shares_of_reports_and_of_the_variance():
+    names = OLD.fingerprint.hex(), NEW.fingerprint.hex()
+    newest, shares = (dict(zip(names, each, strict=True)) for each in ((590, 410), (0.376, 0.624)))
+    assert lines(BOTH, recorded(ONE, BOTH), newest, shares) == [
+        (OK, of(OLD), "in force in 2 of 2 partitions; 59 % of the newest reports; 38 % of the variance"),
+        (WARNING, of(NEW), "in force in 1 of 2 partitions; 41 % of the newest reports; 62 % of the variance"),
+    ]
+
+
+def test_a_retired_document():
+    retired, new, old = lines(RETIRED, recorded(BOTH, BOTH))
+    assert retired == (
+        OK,
+        of(OLD),
+        "safe: retired; its counts stay, and its later reports are rejected as retired",
+    )
+    assert [old[2], new[2]] == 2 * ["in force in 2 of 2 partitions"]
+    assert lines(RETIRED, recorded(RETIRED, BOTH)) == [
+        (OK, of(NEW), "in force in 2 of 2 partitions"),
+        (OK, of(OLD), "retired in 1 of 2 partitions"),
+    ]
+
+
+def test_a_document_that_the_configuration_does_not_list_is_an_error():
+    unlisted, *_ = lines(ldp.Fleet((NEW,)), recorded(BOTH))
+    assert unlisted[:2] == (ERROR, of(OLD))
+    assert unlisted[2].startswith("impossible: recorded, and neither documents nor retired lists it")
+
+
+def test_the_largest_counts_are_named():
+    fleet = ldp.Fleet((LARGE, OLD))
+    assert [text for *_, text in lines(fleet, recorded(fleet))] == [
+        "in force in 1 of 1 partitions",
+        "in force in 1 of 1 partitions; the largest counts, up to 800 B for each pane of a partition",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fleets", "level"),
+    [
+        ((BOTH, BOTH), OK),
+        ((BOTH, ONE), ERROR),
+        ((BOTH, None), ERROR),
+        ((ONE, ONE), ERROR),
+        ((None, None), ERROR),
+    ],
+)
+def test_a_document_for_clients_is_in_force_in_every_partition(fleets, level):
+    *_, found = lines(BOTH, recorded(*fleets), ship=NEW)
+    force = sum(fleet is BOTH for fleet in fleets)
+    assert found == (level, of(NEW), f"in force in {force} of 2 partitions")
+
+
+def test_a_retired_document_is_not_for_clients():
+    *_, found = lines(RETIRED, recorded(RETIRED, RETIRED), ship=OLD)
+    assert found == (ERROR, of(OLD), "retired in 2 of 2 partitions")
+
+
+def test_a_document_whose_fingerprint_collides_with_a_recorded_one_is_not_for_clients():
+    found = recorded(ONE)
+    found.documents[OLD.fingerprint.hex()] = NEW.hashed.decode()
+    assert lines(ONE, found, ship=OLD)[-1][0] is ERROR
+
+
+def test_the_head_shows_documents_of_partitions_without_counts():
+    rules = {0: [rule.as_json() for rule in PartitionState.fresh(BOTH, 0).rules]}
+    head = Head(documents={each.fingerprint.hex(): each.hashed.decode() for each in (OLD, NEW)}, rules=rules)
+    found = recorded(None, head=head)
+    assert [*found.documents] == [OLD.fingerprint.hex(), NEW.fingerprint.hex()]
+    assert found.names.documents.keys() == found.documents.keys()
+    assert lines(ONE, found)[0][:2] == (ERROR, of(NEW))
+    assert lines(BOTH, found)[0] == (WARNING, of(OLD), "in force in 0 of 1 partitions")
+
+
+def test_metadata_that_cannot_be_read_count_as_none():
+    broken = metadata(ONE)
+    object.__setattr__(broken, "totals", "{}")
+    assert Recorded.of([broken, metadata(ONE)], Head()).where(OLD.fingerprint.hex()) == 1
+    fields = {
+        0: StateLost("another type"),
+        1: {"epoch": "x"},
+        2: layout.fields(metadata(ONE), layout.meta_key("s", 2)),
+    }
+    found = check_redis._recorded(Served(ONE, "reports"), fields, 4, Head())
+    assert [names is None for names in found.partitions] == [True, True, False, True]
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    """Runs a command; one of two partitions accepts NEW."""
+    body = {"protocol": "grr", "epsilon": "1", "labels": list(OLD.labels)}
+    keys = "\n".join(f"{key} = {json.dumps(value)}" for key, value in body.items())
+    (tmp_path / "worker.toml").write_text(f'[[streams]]\nname = "s"\ntopic = "reports"\n{keys}\n')
+    for name, stream in (("old", OLD), ("new", NEW)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(stream.document()))
+
+    @contextmanager
+    def connected(*_):
+        yield None
+
+    found = recorded(BOTH, ONE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(check_kafka.brokers, "connect", connected)
+    monkeypatch.setattr(check_kafka, "describe", lambda *_: {"reports": Topic("id-1", 2, 1, {})})
+    monkeypatch.setattr(check_redis, "recorded", lambda *_: found)
+    monkeypatch.setattr(check_kafka, "look", lambda *_: ([], None, {}, {}))
+    monkeypatch.setattr(check_redis, "look", lambda _, __, ___, ____, ship: _ship(found, ship))
+    return lambda *arguments: CliRunner().invoke(cli, [*arguments])
+
+
+def _ship(found, ship):
+    return assess_documents(Served(ONE, "reports"), found, Head(), {}, None if ship is None else ship[1])
+
+
+def test_the_command_prints_configured_and_recorded_documents(command):
+    found = command("document")
+    assert (found.exit_code, json.loads(found.stdout)) == (0, OLD.document())
+    assert command("document", "--fingerprint", OLD.fingerprint.hex()).stdout == found.stdout
+    found = command("document", "--fingerprint", NEW.fingerprint.hex())
+    assert (found.exit_code, found.stdout.strip()) == (0, NEW.hashed.decode())
+    assert "labels, if any, are recorded only as their SHA-256" in found.stderr
+    found = command("document", "--fingerprint", "01234567")
+    names = f"{OLD.fingerprint.hex()}, {NEW.fingerprint.hex()}"
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert f"'01234567' given; the documents of stream s are {names}" in found.stderr
+
+
+def test_check_with_a_document_for_clients_needs_it_in_force(command):
+    found = command("check", "--document", "new.json", "--json")
+    assert found.exit_code == 1
+    assert json.loads(found.stdout)[-1]["text"] == "in force in 1 of 2 partitions"
+    found = command("check", "--document", "none.json")
+    assert (found.exit_code, found.stderr) == (2, found.stderr)
+    assert "--document: none.json cannot be read (No such file or directory)" in found.stderr
