@@ -4,7 +4,8 @@ Only `kafka.look` and `redis.look` connect. The `assess_...` functions need no c
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import ldp
 from ldp.privacy.summary import DELTA, LINES, READERS, as_text, readers_as_text, summary
@@ -46,48 +47,62 @@ def recorded_documents(
 
 
 def assess_streams(config: Config) -> list[Finding]:
-    """Returns a warning for each probable mistake in a stream's document."""
+    """Returns a warning for each probable mistake in a live document."""
     return [
-        Finding(Level.WARNING, f"stream {served.name}", text, "change the stream before devices report")
+        Finding(
+            Level.WARNING,
+            f"stream {_named(served, document)}",
+            text,
+            "change the stream before devices report",
+        )
         for served in config.streams
-        for text in served.stream.warnings
+        for document in _live(served)
+        for text in document.warnings
     ]
 
 
 def assess_privacy(config: Config) -> list[Finding]:
-    """Returns each stream's privacy losses.
+    """Returns the privacy losses of each live document.
 
     With `fewest_new`, also those to readers of snapshots.
     """
     fewest = config.snapshots.fewest_new if config.snapshots.fewest_new > 1 else None
-    found = []
+    found = list[Finding]()
     for served in config.streams:
-        subject, losses = (
-            f"privacy of {served.name}",
-            summary(
-                served.stream.oracle,
-                served.stream.privacy,
-                fewest,
-                DELTA,
-                served.shuffle_batch_size if served.intake else None,
-            ),
-        )
-        lines = [f"{line}: {as_text(losses['operator'][key])}" for key, line in LINES.items()]
-        found.append(Finding(Level.OK, subject, f"against the operator, {'; '.join(lines)}"))
-        for key, (reader, _) in READERS.items():
-            if losses[key]:
-                text = (
-                    f"one report, to {reader}: {readers_as_text(losses[key])};"
-                    f" to the operator: {as_text(losses['operator']['one_report'])}."
-                    f" The reader {losses[key]['adversary']}"
-                )
-                found.append(Finding(Level.OK, subject, text))
+        batch = served.shuffle_batch_size if served.intake else None
+        for document in _live(served):
+            losses = summary(document.oracle, document.privacy, fewest, DELTA, batch)
+            found += _losses(f"privacy of {_named(served, document)}", losses)
     return found
+
+
+def _losses(subject: str, losses: Mapping[str, Any]) -> Iterator[Finding]:
+    lines = [f"{line}: {as_text(losses['operator'][key])}" for key, line in LINES.items()]
+    yield Finding(Level.OK, subject, f"against the operator, {'; '.join(lines)}")
+    for key, (reader, _) in READERS.items():
+        if losses[key]:
+            text = (
+                f"one report, to {reader}: {readers_as_text(losses[key])};"
+                f" to the operator: {as_text(losses['operator']['one_report'])}."
+                f" The reader {losses[key]['adversary']}"
+            )
+            yield Finding(Level.OK, subject, text)
+
+
+def _live(served: Served) -> list[ldp.Stream]:
+    return [served.fleet.documents[i] for i in served.fleet.live]
+
+
+def _named(served: Served, document: ldp.Stream) -> str:
+    """Returns a stream's name, with the document if there are several."""
+    several = len(served.fleet.documents) > 1
+    return f"{served.name}, document {document.fingerprint.hex()}" if several else served.name
 
 
 def _summary(config: Config) -> str:
     streams = ", ".join(
-        f"{s.name} ({s.stream.oracle.name}, {s.stream.oracle.promise}, d = {s.stream.oracle.domain_size})"
-        for s in config.streams
+        f"{_named(served, one)} ({one.oracle.name}, {one.oracle.promise}, d = {one.oracle.domain_size})"
+        for served in config.streams
+        for one in _live(served)
     )
     return f"read; group {config.group}, serving {streams}"

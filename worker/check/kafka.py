@@ -194,7 +194,8 @@ def assess_with_key_or_headers(served: Served, records: int, looked_at: int) -> 
 def assess_reports(served: Served, newest: NewestReports) -> Finding:
     """Assesses whether clients send valid reports of the stream."""
     name = served.name
-    subject, text = f"reports of {name}", f"fingerprint {served.stream.fingerprint.hex()}"
+    live = ", ".join(served.fleet.documents[i].fingerprint.hex() for i in served.fleet.live)
+    subject, text = f"reports of {name}", f"fingerprint {live}"
     reasons, records = newest.reasons, newest.records
     if not reasons:
         none = f"0 of the newest {records:,} records are rejected" if records else "no record yet"

@@ -2,23 +2,26 @@
 
 import json
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 import ldp
-from worker.check import Level
+from worker.check import Level, assess_privacy
 from worker.check import kafka as check_kafka
 from worker.check import redis as check_redis
 from worker.check.documents import Recorded, assess_documents
+from worker.check.kafka import assess_reports
 from worker.cli import cli
-from worker.config import Served
+from worker.config import Served, parse
 from worker.counting import layout
 from worker.counting.head import Head
 from worker.counting.lineage import lineage_of
 from worker.counting.partition_state import PartitionState
 from worker.counting.ports import StateLost
 from worker.kafka.client.topics import Topic
+from worker.kafka.reports.reader import NewestReports
 
 OLD = ldp.Stream("s", ldp.GRR("1", 3), ["red", "blue", "grey"])
 NEW = ldp.Stream("s", ldp.OUE("2", 3), ["blue", "green", "red"])
@@ -26,6 +29,14 @@ OTHER = ldp.Stream("s", ldp.OUE("3", 3), ["blue", "green", "red"])
 LARGE = ldp.Stream("s", ldp.OUE("2", 100), ["red", *map(str, range(99))])
 ONE, BOTH = ldp.Fleet((OLD,)), ldp.Fleet((NEW, OLD))
 RETIRED = ldp.Fleet((NEW, OLD), frozenset([OLD.fingerprint]))
+TEXT = """
+[[streams]]
+name = "s"
+topic = "reports"
+protocol = "grr"
+epsilon = "1"
+labels = ["red", "blue", "grey"]
+"""
 OK, WARNING, ERROR = Level.OK, Level.WARNING, Level.ERROR
 
 
@@ -147,12 +158,23 @@ def test_metadata_that_cannot_be_read_count_as_none():
     assert [names is None for names in found.partitions] == [True, True, False, True]
 
 
+def test_findings_name_each_live_document():
+    fleet = ldp.Fleet((NEW, OLD, LARGE), frozenset([LARGE.fingerprint]))
+    config = replace(parse(TEXT), streams=(Served(fleet, "reports"),))
+    live = [f"privacy of s, document {each.fingerprint.hex()}" for each in (NEW, OLD)]
+    found = assess_privacy(config)
+    assert [each.subject for each in found] == live
+    assert found[0].text != found[1].text
+    assert assess_reports(config.streams[0], NewestReports()).text == (
+        f"fingerprint {NEW.fingerprint.hex()}, {OLD.fingerprint.hex()}; no record yet"
+    )
+    assert [each.subject for each in assess_privacy(parse(TEXT))] == ["privacy of s"]
+
+
 @pytest.fixture
 def command(tmp_path, monkeypatch):
     """Runs a command; one of two partitions accepts NEW."""
-    body = {"protocol": "grr", "epsilon": "1", "labels": list(OLD.labels)}
-    keys = "\n".join(f"{key} = {json.dumps(value)}" for key, value in body.items())
-    (tmp_path / "worker.toml").write_text(f'[[streams]]\nname = "s"\ntopic = "reports"\n{keys}\n')
+    (tmp_path / "worker.toml").write_text(TEXT)
     for name, stream in (("old", OLD), ("new", NEW)):
         (tmp_path / f"{name}.json").write_text(json.dumps(stream.document()))
 
