@@ -36,7 +36,7 @@ def most_frequent(
     base = snapshot.bodies["base"]
     ends = snapshot.interval() if of == "reports" else snapshot.estimate().interval(snapshot.level, of)
     vectors = (base.frequencies, *ends)
-    values = np.argsort(-base.frequencies, kind="stable")[:top]
+    values = np.argsort(-base.frequencies, kind="stable")[: min(top, np.isfinite(base.frequencies).sum())]
     labels = [
         str(value) if snapshot.labels is None else printable(snapshot.labels[value]) for value in values
     ]

@@ -228,7 +228,7 @@ def _sets(body: Body, recommended: Mapping[str, Recommended]) -> list[dict[str, 
         document: dict[str, Any] = {
             "name": answer.query.name,
             "values": answer.query.values,
-            "frequency": answer.frequency,
+            "frequency": None if answer.known == 0 else answer.frequency,
         }
         if answer.std_error is not None:
             document["standard_error"] = answer.std_error

@@ -16,7 +16,7 @@ import orjson
 from ldp.arguments import MAX_DOMAIN, as_text
 from ldp.consistency import METHODS
 from ldp.query import Query, TopQuery
-from ldp.snapshot.contents import Body, Period, Slots, Snapshot
+from ldp.snapshot.contents import Period, Slots, Snapshot, Vector
 
 VALUES = ""  # Name of the `query` of single values
 MOST_RANK = 100_000  # Highest rank, and largest number of rows of one snapshot
@@ -190,6 +190,9 @@ def keys(stream: str, window: Period, places: Slots) -> Iterator[RowKey]:
 def encode_rows(snapshot: Snapshot, places: Slots) -> list[Row]:
     """Returns a snapshot's rows for the slots `places`. O(d log d + rows).
 
+    The column `n` is the number of reports whose documents have the value or the set. Unknown values of a population
+    have no rows; slots without an answer get tombstones.
+
     Raises KeyError if the snapshot lacks Base or one of the methods.
 
     Example:
@@ -201,48 +204,65 @@ def encode_rows(snapshot: Snapshot, places: Slots) -> list[Row]:
         >>> row["rank"], row["value"], row["label"], round(row["estimate"], 3), row["n"]
         (1, 1, 'green', 0.775, 100)
     """
-    window = snapshot.window
-    shared = {
-        "window_end": window.end,
-        "n": snapshot.reports,
-        "sequence": snapshot.sequence,
-        "final": window.final,
-        "complete": snapshot.complete,
-    }
-    most = places.ranks[VALUES]
+    window, known = snapshot.window, snapshot.known
+    shared = {"sequence": snapshot.sequence, "final": window.final, "complete": snapshot.complete}
+    most = places.ranks[VALUES] if known is None else min(places.ranks[VALUES], np.count_nonzero(known))
     order = np.argsort(-snapshot.bodies["base"].frequencies, kind="stable")[:most].tolist()
     rows = []
     for method in places.methods:
-        for query, rank, value, estimate, low, high in _answers(snapshot.bodies[method], order):
+        for query, rank, value, estimate, low, high, n in _answers(snapshot, method, order):
             key = RowKey(snapshot.stream, window.name, window.start or 0, method, query, rank).encode()
             label = None if value is None or snapshot.labels is None else snapshot.labels[value]
             own = {"value": value, "label": label, "estimate": estimate, "low": low, "high": high}
+            own |= {"window_end": window.end, "n": n}
             # the key's columns, followed by the others
             rows.append(Row(key, key[:-1] + b"," + orjson.dumps(own | shared)[1:]))
+    if snapshot.is_population:
+        there = {row.key for row in rows}
+        slots = (key.encode() for key in keys(snapshot.stream, window, places))
+        rows += [Row(key, b"") for key in slots if key not in there]
     return rows
 
 
-_Answer = tuple[str, int, int | None, float, float | None, float | None]
-"""Query, rank, value, estimate and the ends of the interval."""
+_Answer = tuple[str, int, int | None, float, float | None, float | None, int]
+"""Query, rank, value, estimate, the ends of the interval, and n."""
 
 
-def _answers(body: Body, order: Sequence[int]) -> Iterator[_Answer]:
+def _answers(snapshot: Snapshot, method: str, order: Sequence[int]) -> Iterator[_Answer]:
     """Yields a method's answers for the values in `order` and for all queries."""
+    body = snapshot.bodies[method]
     low, high = (None, None) if body.low is None or body.high is None else (body.low[order], body.high[order])
-    yield from _ranked(VALUES, order, body.frequencies[order], low, high)
+    yield from _ranked(snapshot, VALUES, order, body.frequencies[order], low, high)
     for answer in body.sets:
-        yield answer.query.name, 1, None, answer.frequency, answer.low, answer.high
+        n = snapshot.reports if answer.known is None else answer.known
+        if n:
+            yield answer.query.name, 1, None, answer.frequency, answer.low, answer.high, n
     for most in body.tops:
-        yield from _ranked(most.query.name, most.values.tolist(), most.frequencies, most.low, most.high)
+        yield from _ranked(
+            snapshot, most.query.name, most.values.tolist(), most.frequencies, most.low, most.high
+        )
 
 
 def _ranked(
-    query: str, values: Sequence[int], estimates: np.ndarray, low: np.ndarray | None, high: np.ndarray | None
+    snapshot: Snapshot,
+    query: str,
+    values: Sequence[int],
+    estimates: Vector,
+    low: Vector | None,
+    high: Vector | None,
 ) -> Iterator[_Answer]:
     none = [None] * len(values)
     ends = none if low is None else low.tolist(), none if high is None else high.tolist()
+    known = snapshot.known
     for i, (value, estimate, *between) in enumerate(zip(values, estimates.tolist(), *ends, strict=True)):
-        yield query, i + 1, value, estimate, *between
+        yield (
+            query,
+            i + 1,
+            value,
+            estimate,
+            *between,
+            snapshot.reports if known is None else int(known[value]),
+        )
 
 
 def delete_rows(stream: str, window: Period, places: Slots, but: Slots | None = None) -> list[Row]:

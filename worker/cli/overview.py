@@ -27,7 +27,7 @@ def follow(config: "Config", once: float | None, as_json: Sequence[str] | None) 
     """
     from worker.kafka.snapshots.reader import SnapshotReader
 
-    streams = [served.stream for served in config.streams]
+    streams = [served.fleet for served in config.streams]
     reach(config, config.snapshots.topic)
     with contextlib.ExitStack() as stack:
         readers = [
@@ -52,7 +52,7 @@ def _read(
 
 
 def _once(
-    streams: Sequence["ldp.Stream"],
+    streams: Sequence["ldp.Fleet"],
     readers: Sequence["SnapshotReader"],
     seconds: float,
     as_json: Sequence[str] | None,
@@ -76,7 +76,7 @@ def _once(
     return 1 if missing else 0
 
 
-def _live(streams: Sequence["ldp.Stream"], readers: Sequence["SnapshotReader"]) -> None:
+def _live(streams: Sequence["ldp.Fleet"], readers: Sequence["SnapshotReader"]) -> None:
     from rich.live import Live
 
     newest = dict[str, "Snapshot"]()
@@ -95,7 +95,7 @@ def _show(reader: "SnapshotReader", snapshot: "Snapshot", as_json: Sequence[str]
 
 
 def render(
-    streams: Sequence["ldp.Stream"], newest: Mapping[str, "Snapshot"], ages: Sequence[float]
+    streams: Sequence["ldp.Fleet"], newest: Mapping[str, "Snapshot"], ages: Sequence[float]
 ) -> "RenderableType":
     """Returns a table of streams: newest snapshot, age (s) and top value."""
     from rich.text import Text
@@ -120,9 +120,11 @@ def render(
 
 
 def _commonest(snapshot: "Snapshot") -> str:
+    import numpy as np
+
     from ldp.table import percent
 
     frequencies = snapshot.bodies["base"].frequencies
-    value = int(frequencies.argmax())
+    value = int(np.nanargmax(frequencies))
     label = str(value) if snapshot.labels is None else snapshot.labels[value]
     return f"{label}, {percent(frequencies[value])} %"

@@ -48,7 +48,11 @@ def document(
         "labels": snapshot.labels,
         "bodies": {name: body_document(snapshot, name) for name in snapshot.bodies if name in methods},
     }
-    return json.dumps(shown, ensure_ascii=False, default=np.ndarray.tolist)
+
+    def numbers(vector: np.ndarray) -> list[float | None]:
+        return [None if np.isnan(number) else number for number in vector.tolist()]
+
+    return json.dumps(shown, ensure_ascii=False, default=numbers)
 
 
 def row(window: "Period", progress: "Mapping[str, Closed]") -> dict[str, Any]:
@@ -87,8 +91,15 @@ def state(window: "Period", progress: "Mapping[str, Closed]") -> str:
 
 def none_there(stream: str, window: str, start: int | None) -> str:
     """Returns an error for a missing snapshot."""
+    from ldp.snapshot import whole_of
+
     if window == "all":
-        return f"no snapshot of {stream}"
+        needed = (
+            ""
+            if stream == whole_of(stream)
+            else " (a document or segment needs snapshots.parts_fewest reports)"
+        )
+        return f"no snapshot of {stream}{needed}"
     at = "" if start is None else f" that starts at {date(start)}"
     return f"no window {window!r} of {stream}{at} (watch --list prints the windows)"
 
@@ -128,14 +139,15 @@ def wholeness(snapshot: "Snapshot") -> str:
     return "complete" if snapshot.complete else f"NOT COMPLETE: {lost}" if lost else "NOT COMPLETE"
 
 
-def foreign(snapshot: "Snapshot", stream: "ldp.Stream") -> str | None:
+def foreign(snapshot: "Snapshot", fleet: "ldp.Fleet") -> str | None:
     """Returns a warning if another stream of this name wrote the snapshot."""
-    theirs, ours = snapshot.fingerprint, stream.fingerprint.hex()
-    if theirs == ours:
+    theirs = {one["fingerprint"] for one in snapshot.documents} | {snapshot.fingerprint}
+    ours = [document.fingerprint.hex() for document in fleet.documents]
+    if not theirs.isdisjoint(ours):
         return None
     return (
-        f"NOT THE CONFIGURED STREAM: this snapshot has fingerprint {theirs}, but {stream.name} has {ours} in the"
-        " configuration: another protocol, epsilon, domain or other labels"
+        f"NOT THE CONFIGURED STREAM: this snapshot has fingerprint {snapshot.fingerprint}, but {fleet.name} has"
+        f" {', '.join(ours)} in the configuration: another protocol, epsilon, domain or other labels"
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ldp.terminal import echo_json, screen, show
-from worker.cli.command import command, complain, complain_of, reach, read_all, streams_option
+from worker.cli.command import command, complain, complain_of, reach, read_all
 from worker.cli.shown import date, document, foreign, none_there, render, row, state, table_of
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
 
 @command("watch")
-@streams_option
+@click.option(
+    "--stream",
+    metavar="NAME",
+    help="Show only this stream, document (colours@9f86d081) or segment (colours:DE), in full. Without the option,"
+    " show a line for each stream.",
+)
 @click.option("--once", is_flag=True, help="Show one snapshot and exit; exit with 1 if none comes in time.")
 @click.option(
     "--timeout",
@@ -74,7 +79,7 @@ def watch(
     """
     from ldp import table
     from ldp.consistency import METHODS, applicable
-    from ldp.snapshot import NewerSchema
+    from ldp.snapshot import NewerSchema, whole_of
     from worker.cli import overview
     from worker.kafka.snapshots.reader import SnapshotReader
 
@@ -84,23 +89,24 @@ def watch(
     try:
         if stream is None and len(config.streams) > 1 and window == "all" and not listed:
             return overview.follow(config, wait, printed)
-        served = config.served(stream)
+        name = stream or config.served(None).name
+        served = config.served(whole_of(name))
         _checked_methods(methods, applicable(served.stream.oracle.domain_size, config.snapshots.methods))
         shown = tuple(m for m in (METHODS if every else methods or table.METHODS) if m != "base")
         reach(config, config.snapshots.topic)
-        with SnapshotReader(config, served.name, window, begin, complain_of) as reader:
+        with SnapshotReader(config, name, window, begin, complain_of) as reader:
             if listed:
                 return _list(reader, timeout, as_json)
             began = time.monotonic()
             if not read_all([reader], timeout) and once:
                 return 1
-            missing = none_there(served.name, window, begin)
+            missing = none_there(name, window, begin)
             if not reader.is_there:
                 complain(f"{missing}; waiting for it")
             wait = max(0.0, timeout + began - time.monotonic()) if once else None
-            if _follow(reader, served.stream, printed, shown, top, wait):
+            if _follow(reader, served.fleet, printed, shown, top, wait):
                 return 0
-            known = reader.head is not None and window != "all"
+            known = reader.head is not None and (name, window) != (served.name, "all")
             is_there = reader.is_there or (window == "all" and (reader.head or {}).get("reports"))
             broken = reader.why_not if is_there else None
     except NewerSchema as error:
@@ -145,7 +151,7 @@ def _start_ms(window: str, start: str | None) -> int | None:
 
 def _follow(
     reader: "SnapshotReader",
-    stream: "ldp.Stream",
+    fleet: "ldp.Fleet",
     as_json: Sequence[str] | None,
     shown: Sequence[str],
     top: int,
@@ -156,11 +162,11 @@ def _follow(
 
     def seen(snapshot: "Snapshot") -> "RenderableType":
         table = render(snapshot, shown, top, reader.age(), console.width, reader.progress)
-        return _warned(table, foreign(snapshot, stream))
+        return _warned(table, foreign(snapshot, fleet))
 
     if console.is_terminal and once is None and as_json is None:
         _live(reader, console, seen)
-    emit = None if as_json is None else _json_printer(reader, stream, as_json)
+    emit = None if as_json is None else _json_printer(reader, fleet, as_json)
     while (snapshot := reader.latest(math.inf if once is None else once)) is not None:
         if emit is not None:
             emit(snapshot)
@@ -172,13 +178,13 @@ def _follow(
 
 
 def _json_printer(
-    reader: "SnapshotReader", stream: "ldp.Stream", methods: Sequence[str]
+    reader: "SnapshotReader", fleet: "ldp.Fleet", methods: Sequence[str]
 ) -> "Callable[[Snapshot], None]":
     warned = set[str]()
 
     def emit(snapshot: "Snapshot") -> None:
         echo_json(document(snapshot, methods, reader.head, reader.progress))
-        warning = foreign(snapshot, stream)
+        warning = foreign(snapshot, fleet)
         if warning is not None and warning not in warned:
             warned.add(warning)
             complain(warning)

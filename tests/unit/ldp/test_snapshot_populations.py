@@ -404,3 +404,55 @@ def test_recommendations_stay_with_the_queries_of_one_document():
     found = {"warm": Recommended("norm-sub", 3)}
     one = snapshot.take(OLD, estimates()[0], CUT, 4, [SetQuery("warm", (0, 1))], recommended=found)
     assert one.recommended == found
+
+
+@pytest.mark.parametrize("d", [3, snapshot.INLINE, snapshot.INLINE + 1])
+def test_messages_of_populations_stay_within_the_stated_size(d):
+    labels = [f"värde {i}" for i in range(d)]
+    fleet = Fleet(
+        tuple(ldp.Stream("colours", ldp.OLH(f"{i}", d), labels[i:] + labels[:i]) for i in range(1, 4))
+    )
+    queries = [SetQuery(f"query {i}", (i, 0)) for i in range(1, 3)] + [TopQuery("most", 3)]
+    segments = [f"{country}:{i}.0" for country in ("DE", "US") for i in range(40)]
+    names = [one.fingerprint.hex() for one in fleet.documents]
+    retired = (9, True)
+    statuses = {"documents": dict.fromkeys(names, retired), "segments": dict.fromkeys(segments, retired)}
+    cut = Cut(
+        dict.fromkeys(range(50), 2**62),
+        {},
+        rules=dict.fromkeys(range(50), (RULE | statuses,)),
+        segments=dict.fromkeys([*segments, "DE", "US"], 2**62),
+        hidden=2**62,
+    )
+    users = [[i * 13 % 7 for i in range(d)] for _ in range(3)]
+    users[2][:] = [10**8] * d
+    one = snapshot.take(fleet, fleet.estimate(estimates(users, fleet=fleet)), cut, 4, queries)
+    largest = max(len(part.body) + len(part.key) for part in snapshot.encode(one))
+    assert largest <= snapshot.largest_message(fleet, queries, 50, segments=segments) <= 3 * largest + 20_000
+
+
+def test_rows_of_a_population_have_the_reports_of_their_labels():
+    places = snapshot.slots(["base", "norm"], 7, QUERIES, 7)
+    rows = snapshot.encode_rows(taken(), places)
+    assert len({row.key for row in rows}) == len(rows) == 2 * (7 + 3 + 2 + 7)
+    read = [
+        (key, snapshot.RowValue.parse(row.value, key))
+        for row in rows
+        if row.value
+        for key in [snapshot.RowKey.parse(row.key)]
+    ]
+    known = dict(zip(FLEET.labels, (4000, 4000, 2000, 2000, 3000, 0, 1000), strict=True))
+    assert {value.label: value.n for key, value in read if key.query == ""} == {
+        k: n for k, n in known.items() if n
+    }
+    assert all(value.n == known[value.label] for key, value in read if value.label is not None)
+    assert {key.query: value.n for key, value in read if value.value is None} == {
+        "warm": 2000,
+        "all have": 4000,
+    }
+    gone = [snapshot.RowKey.parse(row.key)[3:] for row in rows if not row.value]
+    assert sorted(gone) == [
+        (method, query, rank)
+        for method in ("base", "norm")
+        for query, rank in (("", 7), ("every", 7), ("none has", 1))
+    ]

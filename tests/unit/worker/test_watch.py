@@ -44,14 +44,14 @@ def test_lost_offsets_are_shown():
 
 
 def test_a_snapshot_of_another_stream_is_detected():
-    assert shown.foreign(taken(), STREAM) is None
+    assert shown.foreign(taken(), ldp.Fleet((STREAM,))) is None
     others = [
         ldp.Stream("colours", ldp.GRR("2", 3), labels=STREAM.labels),
         ldp.Stream("colours", ldp.OLH("1", 3), labels=STREAM.labels),
         ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "green", "blue"]),
     ]
     for other in others:
-        warning = shown.foreign(taken(), other)
+        warning = shown.foreign(taken(), ldp.Fleet((other,)))
         assert STREAM.fingerprint.hex() in warning
         assert other.fingerprint.hex() in warning
 

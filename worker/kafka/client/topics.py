@@ -110,7 +110,7 @@ def largest_report(stream: ldp.Stream) -> tuple[int, int]:
 def largest_of_snapshots(served: Served, partitions: int) -> int:
     """Returns the size in bytes of the largest message of any snapshot."""
     named = {} if served.cost is None else served.cost.named
-    return largest_message(served.stream, served.queries, partitions, named)
+    return largest_message(served.fleet, served.queries, partitions, named)
 
 
 def largest_of_rows(served: Served) -> int:

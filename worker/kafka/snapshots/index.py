@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from ldp.snapshot import ALL_TIME, Period, window_identity, window_of
+from ldp.snapshot import ALL_TIME, Period, part_identity, whole_of, window_identity, window_of
 from ldp.snapshot.checking import MOST_BYTES, check_shared
 
 Key = tuple[str, int | None]  # A window's name and start; None for ``all`` and ``late``
@@ -81,7 +81,8 @@ class SnapshotIndex:
 
     A head lists its own snapshots of all time and of `late`. It names the windows that it lists, and their starts if it
     has any. The sequence number of a listed window is at most the head's number. If the numbers are equal, the window's
-    identity derives from the head's identity. So messages from other programs do not replace snapshots.
+    identity derives from the head's identity. So messages from other programs do not replace snapshots. The head of a
+    part's stream lists the windows of the part, and is indexed, too.
 
     Example:
         >>> import ldp
@@ -97,7 +98,8 @@ class SnapshotIndex:
     """
 
     def __init__(self, streams: Iterable[str]) -> None:
-        self._index: dict[str, dict[Key, IndexEntry]] = {stream: {} for stream in streams}
+        names = [name for stream in streams for name in (whole_of(stream), stream)]
+        self._index: dict[str, dict[Key, IndexEntry]] = {name: {} for name in names}
         self._unnamed: dict[str, dict[Key, IndexEntry]] = {stream: {} for stream in self._index}
         self._parts: OrderedDict[tuple[str, Key], _Part] = OrderedDict()  # least recently extended first
         self._parts_size = 0
@@ -199,10 +201,13 @@ class SnapshotIndex:
         there, aside = self._index[stream], self._unnamed[stream]
         if entry.window == ALL_TIME:
             there[key] = entry
-            for other in [other for other, one in aside.items() if _lists(entry, one)]:
-                there[other] = aside.pop(other)
+            for part, of_part in self._unnamed.items():
+                if whole_of(part) == stream:
+                    for other in [other for other, one in of_part.items() if _lists(entry, part, one)]:
+                        self._index[part][other] = of_part.pop(other)
             return True
-        if (head := there.get(("all", None))) is None or not _lists(head, entry):
+        head = self._index[whole_of(stream)].get(("all", None))
+        if head is None or not _lists(head, stream, entry):
             aside[key] = entry
             if len(aside) > _MOST_WINDOWS:
                 del aside[next(iter(aside))]
@@ -227,19 +232,19 @@ class SnapshotIndex:
         return True
 
 
-def _lists(head: IndexEntry, entry: IndexEntry) -> bool:
-    """Returns whether a head lists a window; see `SnapshotIndex`."""
+def _lists(head: IndexEntry, stream: str, entry: IndexEntry) -> bool:
+    """Returns whether a head lists a window of its stream or of a part of it."""
     name, start, listed = entry.window.name, entry.window.start, head.fields
+    identity = head.identity if stream == whole_of(stream) else part_identity(head.identity, stream)
+    own = entry.identity == window_identity(identity, name, start)
     if start is None:  # `late` belongs to the head's own snapshot
-        return entry.identity == window_identity(head.identity, name, None)
+        return own
     starts = listed.get("windows", {}).get(name)
     if starts is None or entry.fields["sequence"] > listed["sequence"]:
         return False
     if starts and start not in starts:
         return False
-    return entry.fields["sequence"] < listed["sequence"] or entry.identity == window_identity(
-        head.identity, name, start
-    )
+    return entry.fields["sequence"] < listed["sequence"] or own
 
 
 def _shared_fields(value: bytes, window: Period, mark: tuple[bytes | None, bytes | None]) -> dict[str, Any]:

@@ -18,7 +18,9 @@ from ldp.snapshot import (
     Snapshot,
     assemble,
     assemble_window,
+    domain_of,
     progress,
+    whole_of,
 )
 from ldp.snapshot.assembling import Received
 from ldp.snapshot.checking import MOST_BYTES, check_head
@@ -43,18 +45,19 @@ def read_snapshot(
     on_passed: reading.OnPassed,
     stall_seconds: float = reading.STALL_SECONDS,
 ) -> Snapshot:
-    """Reads and assembles an indexed snapshot; for a window, also the labels.
+    """Reads and assembles an indexed snapshot, with the labels.
 
     Raises `Incomplete`: a message is missing, or belongs to another snapshot. Raises `NewerSchema`: a newer version
     wrote the snapshot. Raises `KafkaError`: the brokers do not answer, or no longer have the offsets.
     """
-    labels = None if entry.window == ALL_TIME else index.labels(stream)
+    domain, _, _ = domain_of(stream).partition("/")
+    labels = None if entry.window == ALL_TIME and domain == stream else index.labels(domain)
     received, size = dict[str, tuple[Mapping[str, bytes], bytes]](), 0
     for first, last in filter(None, (labels, (entry.first, entry.last))):
         for record in reading.records(consumer, tp, first, last + 1, stall_seconds=stall_seconds):
             key, headers = (record.key or b"").decode(errors="replace"), dict(record.headers)
             belongs = key.startswith(f"{stream}/") and entry.is_marked(headers)
-            if not record.value or not (belongs or (labels and key.startswith(f"{stream}/domain"))):
+            if not record.value or not (belongs or (labels and key.startswith(f"{domain}/domain"))):
                 continue
             more = _size(key, headers, record.value)
             more -= _size(key, *received[key]) if key in received else 0
@@ -82,9 +85,10 @@ def _assembled(stream: str, entry: IndexEntry, received: Received) -> Snapshot:
 
 
 class SnapshotReader:
-    """Follows a stream's snapshots from the beginning; a context manager.
+    """Follows the snapshots of a stream or a part; a context manager.
 
-    It indexes the offsets of each complete snapshot, and reads only the contents of the requested snapshot.
+    It reads the topic from the beginning and indexes the offsets of each complete snapshot. It reads only the contents
+    of the requested snapshot.
 
     `start`: the window's first millisecond; None for the newest window.
     """
@@ -98,23 +102,23 @@ class SnapshotReader:
         on_passed: reading.OnPassed = reading.ignore,
     ) -> None:
         self.stream, self._window, self._start = stream, window, start
+        self._whole = whole_of(stream)
         self._shown: IndexEntry | None = None
         self.published = 0.0
         """Publication time of the latest snapshot, in seconds since the epoch."""
         self.why_not: str | None = None
         """Reason why the newest snapshot is unreadable; None if it is readable or missing."""
-        self._on_passed, self._most = on_passed, most_kept(config.served(stream))
+        self._on_passed, self._most = on_passed, most_kept(config.served(self._whole))
         self._partition = TopicPartition(config.snapshots.topic, PARTITION)
-        self._consumer = reading.connect(
-            config.kafka.client(), begins=f"{stream}/".encode(), on_passed=on_passed
-        )
+        begins = f"{stream}/" if stream == self._whole else self._whole  # a part needs the head of its stream
+        self._consumer = reading.connect(config.kafka.client(), begins=begins.encode(), on_passed=on_passed)
         self._consumer.assign([self._partition])
         self._begin()
 
     def _begin(self) -> None:
         self._index, self._changed = SnapshotIndex([self.stream]), False
         self.head: Mapping[str, Any] | None = None
-        """The document of the newest head; None if there is none."""
+        """The document of the stream's newest head; None if there is none."""
         self._consumer.seek_to_beginning(self._partition)
 
     def __enter__(self) -> "SnapshotReader":
@@ -178,7 +182,7 @@ class SnapshotReader:
         for record in polled.get(self._partition, ()):
             key, headers = (record.key or b"").decode(errors="replace"), dict(record.headers)
             try:
-                head = _head(record.value) if key == f"{self.stream}/head" else self.head
+                head = _head(record.value) if key == f"{self._whole}/head" else self.head
                 self._index.take(key, headers, record.value, record.offset)
                 self.head, self._changed = head, True
             except UNREADABLE as error:
