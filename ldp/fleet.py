@@ -9,22 +9,8 @@ Every report has the same weight, so f̃_v is unbiased for the share among these
 values hold different documents. Weights by inverse variance lack this property. A label that no document with reports
 has is unknown, not 0.
 
-**Intervals.** Document r has the variance (out_r + f_r·(in_r − out_r))/(n_r(p_r−q_r)²), where in_r and out_r are the
-variances of a report's support for users with and without the value (p(1−p) and q(1−q)). Therefore
-
-    n_v·Var f̃_v = Σ w_r·V_r,  V_r = A_r + B_r·f_r,  A_r = out_r/(p_r−q_r)²,  B_r = (in_r − out_r)/(p_r−q_r)².
-
-For one value, B = (1−p−q)/(p−q). It is 1 for OUE, 0 for SUE, −1 for Hadamard, from −1 to about 2 for OLH, Subset
-Selection and PGR, and (d−2)/(e^ε−1) for GRR. The largest B of all documents gives a bound, which is loose if one
-document uses GRR. The interval therefore uses V = Σ w_r·V_r with the documents' own estimates, which is unbiased. An
-error x of f̃_v changes V by B·x on average, where B is the mean of B_r, weighted by w_r·V_r: documents contribute to the
-error in proportion to their variances. (These weights have f̃_r clipped to [0, 1].) The result is the score interval
-with the variance (V + B·(f − f̃_v))/n_v at f. For one document, it is the document's own interval.
-
-If users are a sample of a population, and devices have k_r reports of document r, the sample adds the variance
-Σ w_r·k_r·E_r(x − f)²/n_v, where x is 1 for a user with the value and 0 for others: E_r(x − f)² = f_r(1−f)² + (1−f_r)f².
-
-Sets use the same equations with the documents that have every label of the set (`ldp.query`).
+`ldp/intervals/mixture.py` has the intervals. Sets use the same equations with the documents that have every label of
+the set (`ldp.query`).
 """
 
 from __future__ import annotations
@@ -32,7 +18,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -41,14 +26,11 @@ import numpy.typing as npt
 
 from ldp.arguments import as_indices
 from ldp.estimate import Estimate, Indices, Vector, check_estimate
-from ldp.intervals import confidence_sequence, score
+from ldp.intervals import confidence_sequence, mixture
 from ldp.intervals.score import Of
 from ldp.notebook import Displayed
 from ldp.stream import Stream, where
 from ldp.summation import exact_sum
-
-_LEAST = 1e-300  # Least variance, so that weights by variance exist
-_RARE = 1e-9  # Least share of users with and without a value, for the same reason
 
 
 @dataclass(frozen=True)
@@ -301,11 +283,11 @@ class FleetEstimate(Displayed):
             (array([0.633, 0.306]), array([0.694, 0.367]))
         """
         parts = []
-        for one, _ in self._counted:
+        for one in self.counted:
             p, q = one.oracle.p, one.oracle.q
             inside, outside = (one.repeated_variance(float(x * (1 - x)), 1) for x in (p, q))
-            parts.append((one, one.frequencies, inside, outside))
-        return score_interval(self.mixture, parts, np.where(self.known, self.known, np.nan), level, of)
+            parts.append(mixture.Part(one.frequencies, inside, outside, float(p - q), one.per_device))
+        return mixture.interval(self.mixture, parts, np.where(self.known, self.known, np.nan), level, of)
 
     def anytime_interval(
         self, level: float = 0.95, values: npt.ArrayLike | None = None
@@ -404,44 +386,3 @@ def _described(estimate: Estimate, document: Stream) -> Estimate:
             "an estimate has other labels than its document; give estimates in the documents' order"
         )
     return replace(estimate, labels=document.labels, privacy=estimate.privacy or document.privacy)
-
-
-Part = tuple[Estimate, Vector, float, float]
-
-
-def score_interval(
-    mix: Callable[[Iterable[Vector]], Vector], parts: Sequence[Part], n: Vector, level: float, of: Of
-) -> tuple[Vector, Vector]:
-    """Returns score intervals of a mixture; see the module's equations.
-
-    Args:
-        mix: Σ w_r·x_r over vectors.
-        parts: each document's estimate, frequencies, and variances of a report's support for users with and without
-            the value. They include `Estimate.repeated_variance`.
-        n: number of reports.
-        level: the coverage.
-        of: the estimand; see `Estimate.interval`.
-    """
-    steep, variances, likely = [], [], []
-    for one, frequencies, inside, outside in parts:
-        scale = float(one.oracle.p - one.oracle.q) ** 2
-        steep.append((inside - outside) / scale)
-        variances.append(outside / scale + steep[-1] * frequencies)
-        likely.append(np.maximum(outside / scale + steep[-1] * np.clip(frequencies, 0.0, 1.0), _LEAST))
-    estimated, variance = mix(frequencies for _, frequencies, _, _ in parts), mix(variances)
-    bend = mix(b * v for b, v in zip(steep, likely, strict=True)) / mix(likely)
-    absent = variance - bend * estimated
-    per_device = _per_device(mix, parts) if of == "population" else np.ones(1)
-    return score.interval(
-        estimated, 1, Fraction(1), (absent + bend) / n, absent / n, level, of, per_device / n
-    )
-
-
-def _per_device(mix: Callable[[Iterable[Vector]], Vector], parts: Sequence[Part]) -> Vector:
-    """Returns the mean of k_r, weighted by Σ w_r·E_r(x − f)²."""
-    present = [np.clip(frequencies, _RARE, 1.0 - _RARE) for _, frequencies, _, _ in parts]
-    repeats = [one.per_device for one, *_ in parts]
-    f = mix(present)
-    with_value = mix(k * each for k, each in zip(repeats, present, strict=True))
-    without = mix(k * (1.0 - each) for k, each in zip(repeats, present, strict=True))
-    return np.asarray((1.0 - f) / f * with_value + f / (1.0 - f) * without)

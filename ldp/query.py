@@ -22,8 +22,8 @@ import numpy.typing as npt
 from ldp.arguments import MAX_DOMAIN, as_integer, as_text, as_value
 from ldp.consistency import EXTRA, METHODS
 from ldp.estimate import Estimate, Vector, check_estimate
-from ldp.fleet import FleetEstimate, score_interval
-from ldp.intervals import confidence_sequence
+from ldp.fleet import FleetEstimate
+from ldp.intervals import confidence_sequence, mixture
 from ldp.intervals.score import Of, check
 from ldp.oracles.oracle import Oracle
 from ldp.set_variance import SetVariance
@@ -221,10 +221,15 @@ def interval(
             return 1.0, 1.0
         weights = np.array([weight for weight, _, _ in parts])
         terms = [
-            (one, np.array([exact_sum(one.frequencies[own])]), *pair)
+            mixture.Part(
+                np.array([exact_sum(one.frequencies[own])]),
+                *pair,
+                float(one.oracle.p - one.oracle.q),
+                one.per_device,
+            )
             for (_, one, own), pair in zip(parts, variances, strict=True)
         ]
-        ends = score_interval(lambda each: weights @ np.array([*each]), terms, np.array([n]), level, of)
+        ends = mixture.interval(lambda each: weights @ np.array([*each]), terms, np.array([n]), level, of)
         return float(ends[0][0]), float(ends[1][0])
     check_estimate(estimate)
     return SetVariance(estimate.oracle, estimate.indices(subset)).interval(estimate, level, of)

@@ -78,6 +78,10 @@ def difficult() -> dict[str, list[tuple[ldp.Oracle, int, Vector]]]:
             (ldp.OUE("1", 1000), 99_000, falling),
             (tiny, 1000, falling[::-1]),
         ],
+        "10⁶ oue ε 4, 30 grr ε 1/2, d 1000": [
+            (ldp.OUE("4", 1000), 10**6, falling),
+            (tiny, 30, falling[::-1]),
+        ],
         "hadamard ε 1, subset ε 1": [
             (ldp.HadamardResponse("1", 50), 20_000, falling[:50]),
             (ldp.SubsetSelection("1", 50), 20_000, falling[49::-1]),
