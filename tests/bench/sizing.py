@@ -202,7 +202,7 @@ def stored(client: "redis.Redis") -> Iterator[tuple[str, Point, float, float]]:
         if point.panes:
             changed = partial(there.commit_all, 2)
             yield "commit_of_2_bytes", point, moved(client, "in", changed), load.commit_bytes(2)
-            window = partial(there.read().total, there.stream, 0, 1 << 52)
+            window = partial(there.read().totals, 0, 1 << 52)
             yield "window_seconds", point, least(window), load.window_seconds
             del window
         yield "cut_bytes", point, moved(client, "out", there.read), load.cut_bytes
@@ -259,7 +259,7 @@ def publishing(line: Connection, redis_url: str, kafka: str, stream: ldp.Stream,
     snapshot_producer = KafkaSnapshotProducer(topic, stream)
     events = cast(Events, Silence())
     group = Group(lambda: range(partitions), lambda _: [], lambda: 1)
-    recommender = Recommender(stream, (), events)
+    recommender = Recommender((), events)
     publisher = Publisher(
         ldp.Fleet((stream,)), Content(), store, snapshot_producer, group, recommender, events
     )

@@ -582,7 +582,7 @@ class Worker(Process):
                 group.uncounted,
                 lambda: self.ownership.epoch(0) if self.progress.partitions else None,
             ),
-            Recommender(stream, (), events, clock),
+            Recommender((), events, clock),
             events,
             lambda: world.now + self.skew,
         )

@@ -38,6 +38,7 @@ class Head:
         rules: partition -> its rules in JSON types.
         lineage: the fields of `IDENTITY`, and the document's hashed text.
         documents: fingerprint -> sealed document (`worker.counting.documents`), in the order in which they were added.
+        counted: fingerprint -> the number of reports of the document.
         floors: admitted partition -> the time at which its windows begin.
         progress: window name -> the progress of its windows.
         rows: the rows that each window can have on the topic of rows; None if not recorded.
@@ -60,6 +61,7 @@ class Head:
     rules: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     lineage: Mapping[str, str] = field(default_factory=dict)
     documents: Mapping[str, str] = field(default_factory=dict)
+    counted: Mapping[str, int] = field(default_factory=dict)
     floors: Mapping[int, int] = field(default_factory=dict)
     progress: Mapping[str, Closed] = field(default_factory=dict)
     rows: Rows | None = None
@@ -122,6 +124,7 @@ class Head:
             {int(partition): listed for partition, listed in body["rules"].items()},
             body.get("lineage") or {},
             documents,
+            {one["fingerprint"]: one["reports"] for one in body["documents"]},
             {int(partition): floor for partition, floor in body.get("floors", {}).items()},
             progress(body),
             rows_of(body),
@@ -144,6 +147,7 @@ class Head:
             cut.rules,
             dict(snapshot.lineage or {}),
             _documents(snapshot.documents),
+            {one["fingerprint"]: one["reports"] for one in snapshot.documents},
             cut.floors,
             cut.progress,
             cut.rows,

@@ -268,8 +268,8 @@ class SnapshotProducer(HeadReader, Protocol):
     def publish(self, sequence: int, messages: Sequence[Message], rows: Sequence[Row] = ()) -> None:
         """Publishes a snapshot in one transaction, or raises `Unavailable`."""
 
-    def newest(self) -> Sequence[Snapshot]:
-        """Returns the newest snapshot of all time and its `late`; after `open`."""
+    def newest(self, name: str) -> Sequence[Snapshot]:
+        """Returns the newest snapshot of a stream or part, and its `late`."""
 
     def rows(self) -> Sequence[bytes]:
         """Returns the keys of the stream's rows on the topic; can take minutes."""

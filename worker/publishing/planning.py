@@ -1,19 +1,19 @@
 """Plans the next snapshot from a cut of the store and the newest head."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import ldp
 from ldp.consistency import METHODS
-from ldp.privacy.summary import DELTA, rounded_up, to_readers
 from ldp.query import Query
-from ldp.snapshot import LATE, Closed, Cut, Period, PrivacyLoss
+from ldp.snapshot import ALL_TIME, LATE, Closed, Cut, Period
 from worker.counting import rules
 from worker.counting.cells import Cell
 from worker.counting.changed import NEW_NAME
 from worker.counting.head import Head
 from worker.counting.ports import StateLost
-from worker.publishing import release, window_progress
+from worker.publishing import window_progress
+from worker.publishing.recorded import Counted, Recorded
 from worker.publishing.release import Counts, Release
 from worker.publishing.rows import RowTopic
 from worker.publishing.stored_cut import StoredCut
@@ -36,6 +36,8 @@ class Content:
         rows: the topic of rows.
         changed_level: false discovery rate of changes between windows; 0 for no comparison.
         changed_at_least: the largest difference that is not a change.
+        parts_fewest: a document or segment is published from this number of reports on, and after as many more.
+        parts_methods: the published methods of segments, including Base.
     """
 
     queries: Sequence[Query] = ()
@@ -46,6 +48,8 @@ class Content:
     rows: RowTopic = RowTopic()  # noqa: RUF009  # frozen
     changed_level: float = 0.0
     changed_at_least: float = 0.0
+    parts_fewest: int = 1000
+    parts_methods: Sequence[str] = ("base", "norm-sub")
 
 
 @dataclass(frozen=True)
@@ -55,25 +59,27 @@ class Plan:
     Attributes:
         head: the newest head.
         stored: the cut as it was read from the store.
+        recorded: the documents and segments of both.
         windows: the window progress of the cut; None without windows.
         cut: the cut as the next head records it.
         reports: the number of reports in the cut.
-        release: the counts to publish; None for all.
-        late: the part of them that is in no window.
+        release: fingerprint -> the counts to publish; None for all.
+        late: fingerprint -> the part of them that is in no window.
     """
 
     head: Head
     stored: StoredCut
+    recorded: Recorded
     windows: WindowProgress | None
     cut: Cut
     reports: int
-    release: Release | None = None
-    late: Counts | None = None
+    release: Mapping[str, Release] | None = None
+    late: Mapping[str, Counts] | None = None
 
     @classmethod
     def of(
         cls,
-        fleet: ldp.Fleet,
+        recorded: Recorded,
         head: Head,
         stored: StoredCut,
         partitions: Sequence[int],
@@ -81,54 +87,20 @@ class Plan:
     ) -> "Plan":
         """Plans the snapshot of a cut; ``still`` tests if a partition is idle."""
         windows, states = window_progress.decide(head, stored.states, partitions, still), stored.states
-        fingerprint = next(iter(head.documents), fleet.documents[0].fingerprint.hex())
+        first = recorded.fingerprints[0]
         cut = Cut(
             {partition: state.offset for partition, state in states.items()},
             {partition: state.gaps for partition, state in states.items()},
             stored.uncounted,
-            {partition: rules.published(state.rules, fingerprint) for partition, state in states.items()},
+            {partition: rules.published(state.rules, first) for partition, state in states.items()},
             {} if windows is None else windows.floors,
             {} if windows is None else windows.progress,
             reached=None if windows is None else windows.reached,
         )
-        return cls(head, stored, windows, cut, sum(state.reports for state in states.values()))
+        return cls(head, stored, recorded, windows, cut, sum(state.reports for state in states.values()))
 
-    def releasing(self, stream: ldp.Stream, published: Counts, late: Counts, fewest: int) -> "Plan":
-        """Returns the plan that changes published counts by at least ``fewest``.
-
-        ``published`` and ``late`` are the newest published counts of all time and of no window, as supports.
-        """
-        oracle, rates = stream.oracle, len(published.reports) if "rates" in stream.document() else 0
-        panes = self.stored.panes(stream)
-        head, lost = self.head, release.lost_offsets
-        before = head.released or release.begin(published, head.offsets, lost(head.gaps), panes)
-        if lossy := self._lost():
-            before = release.hide(before)
-        if lossy or head.released is None:
-            late = published  # later windows contain none of these reports
-        windows = self.windows
-        cut = release.Cut(
-            self.cut.offsets,
-            _counts(self.stored.total(stream), rates),
-            {pane: _counts(cell, rates) for pane, cell in panes.items()},
-            0 if windows is None else windows.closed,
-            0 if windows is None else windows.merged,
-            lost(self.cut.gaps),
-        )
-        found = release.release(
-            before,
-            published,
-            cut,
-            fewest,
-            lambda states: Counts.of(states.n, oracle.support(states.vector.ravel()), rates),
-        )
-        epsilon = to_readers(oracle, stream.privacy, fewest)
-        readers = None if epsilon is None else rounded_up(epsilon)
-        loss = PrivacyLoss(fewest, rounded_up(oracle.epsilon), readers, DELTA)
-        recorded = replace(self.cut, released=found.head, privacy_loss=loss)
-        return replace(self, cut=recorded, release=found, late=late + found.rest)
-
-    def _lost(self) -> bool:
+    @property
+    def lossy(self) -> bool:
         """Returns whether counted records of the head are in a new gap."""
         head = self.head
         return any(
@@ -171,7 +143,7 @@ class Plan:
         head, cut = self.head, self.cut
         if self.announces:
             return self.admits or (self.release is not None and closed(cut.progress) != closed(head.progress))
-        if self.release is not None and self.release.changed:
+        if self.release is not None and self.released != self.head.reports:
             return True
         if otherwise or {*head.methods} != {*content.methods}:
             return True
@@ -191,7 +163,13 @@ class Plan:
     @property
     def announces(self) -> bool:
         """Whether to publish a head without a snapshot."""
-        return not (self.reports if self.release is None else self.release.counts.n)
+        return not self.released
+
+    @property
+    def released(self) -> int:
+        """The number of reports to publish."""
+        release = self.release
+        return self.reports if release is None else sum(each.counts.n for each in release.values())
 
     def due(self, written: Mapping[Period, Written]) -> list[Due]:
         """Returns windows that become final, and open windows that changed.
@@ -200,7 +178,7 @@ class Plan:
         """
         windows = [] if self.windows is None else self.windows.due
         if self.release is not None:
-            return [due for due in windows if due.period.final and self.counts(due.period)[0].n]
+            return [due for due in windows if due.period.final and self.counted(due.period)[0].n]
         return [due for due in windows if written.get(due.period) != self.written(due)]
 
     @property
@@ -219,16 +197,21 @@ class Plan:
     @property
     def without_window(self) -> list[Due]:
         """The window `late`, if it has reports and the stream has windows."""
-        if self.late is None or not self.late.n or not self.cut.progress:
+        if self.late is None or not self.cut.progress or not any(own.n for own in self.late.values()):
             return []
         return [Due(LATE, complete=not self.cut.gaps)]
 
-    def counts(self, window: Period) -> tuple[Counts, int]:
-        """Returns the released states of a window, and its other reports."""
-        assert self.release is not None
-        assert window.start is not None
-        assert window.end is not None
-        return self.release.window(window.start, window.end)
+    def counted(self, window: Period = ALL_TIME) -> tuple[Counted, int | None]:
+        """Returns the counts of a period, and the number of reports withheld."""
+        fleet, start, end = self.recorded.fleet, window.start, window.end
+        if self.release is None:
+            return Counted(fleet, self.stored.totals(start, end), window), None
+        if start is None or end is None:
+            shown = self.late if window == LATE else {name: own.counts for name, own in self.release.items()}
+            return Counted(fleet, _cells(shown or {}), window, supports=True), None
+        found = {name: own.window(start, end) for name, own in self.release.items()}
+        cells = _cells({name: counts for name, (counts, _) in found.items()})
+        return Counted(fleet, cells, window), sum(withheld for _, withheld in found.values())
 
     def written(self, due: Due) -> Written:
         """Returns the version of a window's contents."""
@@ -242,8 +225,8 @@ class Plan:
         return due.complete and not self.cut.uncounted
 
 
-def _counts(cell: Cell, rates: int) -> Counts:
-    return Counts.of(cell.reports, cell.state, rates)
+def _cells(counts: Mapping[str, Counts]) -> dict[str, dict[str, Cell]]:
+    return {name: {"": Cell(own.n, own.vector.ravel())} for name, own in counts.items()}
 
 
 def closed(listed: Mapping[str, Closed]) -> dict[str, int]:

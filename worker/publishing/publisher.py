@@ -8,13 +8,15 @@ any set of partition states, each read in one step, is a consistent cut.
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
 
 import ldp
+from ldp.fleet import FleetEstimate
 from ldp.oracles.rated_estimate import RatedEstimate
-from ldp.snapshot import Period, Snapshot
+from ldp.snapshot import Period, Snapshot, part_of
 from worker.counting.changed import NEW_NAME
 from worker.counting.claim import foreign, peek
 from worker.counting.head import Head
@@ -23,8 +25,11 @@ from worker.publishing import stored_cut, taking
 from worker.publishing.comparing import Comparer
 from worker.publishing.planning import Content, Plan, Written, closed
 from worker.publishing.recommender import Recommender
+from worker.publishing.recorded import Recorded, queries_of
 from worker.publishing.release import Counts
+from worker.publishing.releasing import Published, rates_of, releasing
 from worker.publishing.stored_cut import StoredCut
+from worker.publishing.taking import Taken
 from worker.publishing.window_progress import Due
 
 PARTITION = 0
@@ -79,19 +84,20 @@ class Publisher:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._fleet, self._content = fleet, content
-        self._stream = fleet.documents[0]
         self._state_reader, self._snapshot_producer, self._group = state_reader, snapshot_producer, group
         self._recommender, self._events, self._clock = recommender, events, clock
         self._comparer = Comparer(content.queries, content.changed_level, content.changed_at_least)
         self._head: Head | None = None
-        self._counts: tuple[Counts, Counts] | None = None
+        self._published: Published | None = None
         self._taken_over: float | None = None
         self._warned: Sequence[int] = ()
+        self._warned_unnamed: Sequence[str] = ()
         self._behind_due: float | None = None
         self._recommended: Mapping[str, str] = {}
         self._moved: dict[int, tuple[object, float]] = {}
         self._heard, self._patience = 0.0, _HEARD_SECONDS
         self._written: dict[Period, Written] = {}
+        self._parts: Mapping[str, int] = {}
         self._heartbeat: Callable[[], object] = lambda: None
 
     def run(self, stopping: threading.Event, every: float, heartbeat: Callable[[], object]) -> None:
@@ -145,17 +151,11 @@ class Publisher:
                 self._head = self._open(lineage)
             began = time.perf_counter()
             # Step 3.
-            plan = self._plan(self._head)
-            self._warn_if_renumbered(plan, opens=opens)
+            partitions = self._group.partitions()  # read once, because the topic may grow in the meantime
+            stored = self._read(partitions)
             # Step 4.
-            if self._head.behind(plan.cut):
-                # the store was rolled back: the owners detect that, and read the log again
-                self._warn_behind(plan)
+            if (plan := self._plan(self._head, stored, partitions, opens=opens)) is None:
                 return
-            self._behind_due = None
-            plan.demand_consistent(self._fleet)
-            if (fewest := plan.stored.fewest_new) > 1:
-                plan = plan.releasing(self._stream, *self._published(self._head), fewest)
             otherwise = self._recommender.methods != self._recommended or not self._content.rows.is_recorded(
                 self._head
             )
@@ -188,8 +188,7 @@ class Publisher:
         self._taken_over = self._clock()
         return head
 
-    def _plan(self, head: Head) -> Plan:
-        partitions = self._group.partitions()  # read once, because the topic may grow in the meantime
+    def _read(self, partitions: Sequence[int]) -> StoredCut:
         stored = stored_cut.read(
             self._fleet, self._state_reader, partitions, self._group.uncounted, self._heartbeat
         )
@@ -197,34 +196,74 @@ class Publisher:
             self._warned = stored.uncounted
             if stored.uncounted:
                 self._events.warning("snapshot.uncounted", partitions=stored.uncounted)
-        return Plan.of(self._fleet, head, stored, partitions, self._still(stored, partitions))
+        return stored
 
-    def _published(self, head: Head) -> tuple[Counts, Counts]:
-        """Returns the published counts of all time and of `late`, as supports.
+    def _plan(self, head: Head, stored: StoredCut, partitions: Sequence[int], *, opens: bool) -> Plan | None:
+        """Compares a cut with the head; None if the publisher has to wait."""
+        recorded = Recorded.of(head, stored.states.values(), self._fleet)
+        if recorded.unnamed:
+            self._wait_for(recorded.unnamed)
+            return None
+        self._warned_unnamed = ()
+        plan = Plan.of(recorded, head, stored, partitions, self._still(stored, partitions))
+        self._warn_if_renumbered(plan, opens=opens)
+        if head.behind(plan.cut):
+            # the store was rolled back: the owners detect that, and read the log again
+            self._warn_behind(plan)
+            return None
+        self._behind_due = None
+        plan.demand_consistent(self._fleet)
+        fewest = stored.fewest_new
+        return releasing(plan, self._newest(head), fewest) if fewest > 1 else plan
+
+    def _wait_for(self, unnamed: Sequence[str]) -> None:
+        """Reports recorded documents of which the labels are not configured."""
+        error = Unavailable(
+            f"document {', '.join(unnamed)} is recorded and the configuration does not name it",
+            "list it in documents or retired",
+        )
+        if unnamed != self._warned_unnamed:
+            self._warned_unnamed = unnamed
+            self._events.warning("documents.unnamed", documents=unnamed, remedy=error.remedy)
+        self._events.publish_failed(error)
+
+    def _newest(self, head: Head) -> Published | None:
+        """Returns the published counts, or None if the messages do not show them.
 
         After a take-over they are read from the snapshot topic, where they were published together with the head.
+        Without a limit, the messages of several documents do not have the newest counts of each.
         """
-        if self._counts is not None:
-            return self._counts
-        oracle, rates = self._stream.oracle, len(self._stream.document().get("rates", ()))
-        nothing = Counts.of(0, oracle.support(oracle.zeros()), rates)
-        if not head.reports:
-            self._counts = nothing, nothing
-            return self._counts
-        newest = self._snapshot_producer.newest()
-        if not newest or newest[0].sequence != head.sequence:
-            if self._snapshot_producer.head(decided=True).sequence != head.sequence:
-                raise Unavailable(f"another publisher has replaced snapshot {head.sequence}")
-            raise StateLost(
-                f"stream {self._fleet.name!r}: the messages of snapshot {head.sequence} are missing on the snapshot"
-                " topic, so the size of the next increment is unknown.",
-                f"delete the message {self._fleet.name}/head, or {NEW_NAME}. Either can publish a difference of fewer"
-                f" reports than fewest_new",
-            )
-        counts, *late = (_supports(one, rates) for one in newest)
-        # without windows, `late` would equal all time and is not published
-        self._counts = counts, late[0] if late else nothing if head.progress else counts
-        return self._counts
+        if self._published is not None:
+            return self._published
+        total, late = dict[str, Counts](), dict[str, Counts]()
+        documents = {document.fingerprint.hex(): document for document in self._fleet.documents}
+        several = len(head.documents) > 1
+        if several and head.released is None and head.reports:
+            return None
+        for name in head.documents if head.reports else ():
+            document = documents[name]
+            part = part_of(document.name, document=name) if several else document.name
+            if not head.counted[name]:
+                continue
+            newest = self._snapshot_producer.newest(part)
+            if not newest or newest[0].sequence != head.sequence:
+                self._demand_newest(head)
+            total[name], *others = (_supports(one, document) for one in newest)
+            # without windows, `late` would equal all time and is not published
+            late |= {name: others[0]} if others else {} if head.progress else {name: total[name]}
+        self._published = Published(total, late)
+        return self._published
+
+    def _demand_newest(self, head: Head) -> NoReturn:
+        """Raises the error for missing messages of a snapshot."""
+        if self._snapshot_producer.head(decided=True).sequence != head.sequence:
+            raise Unavailable(f"another publisher has replaced snapshot {head.sequence}")
+        raise StateLost(
+            f"stream {self._fleet.name!r}: the messages of snapshot {head.sequence} are missing on the snapshot"
+            " topic, so the size of the next increment is unknown.",
+            f"delete the message {self._fleet.name}/head, or {NEW_NAME}. Either can publish a difference of fewer"
+            f" reports than fewest_new",
+        )
 
     def _is_gone(self, plan: Plan) -> bool:
         """Returns whether the head was deleted before all owners read it."""
@@ -284,13 +323,14 @@ class Publisher:
         # Step 5.
         due = list[Due]()
         if plan.announces:
-            taken = taking.announce(self._fleet, plan, self._content, lineage)
+            taken = taking.announce(plan, self._content, lineage)
         else:
             open_now = set() if plan.windows is None else {one.period for one in plan.windows.due}
             self._written = {period: by for period, by in self._written.items() if period in open_now}
             due, recommended = plan.due(self._written), self._recommender.latest
-            what = plan, due, self._content, lineage, recommended
-            taken = taking.take(self._fleet, *what, self._snapshot_producer.rows, self._heartbeat)
+            queries = queries_of(tuple(self._content.queries), self._fleet, plan.recorded.fleet)
+            content, rows = replace(self._content, queries=queries), self._snapshot_producer.rows
+            taken = taking.take(plan, due, content, lineage, recommended, self._parts, rows, self._heartbeat)
         # Step 6.
         if self._owns() != lineage:
             return False
@@ -300,24 +340,39 @@ class Publisher:
         # Step 10.
         self._taken_over = None
         self._head = Head.of(taken.snapshot)
-        released = None if plan.release is None or plan.late is None else (plan.release.counts, plan.late)
-        self._counts = released
+        self._published = None
+        if plan.release is not None and plan.late is not None:
+            total = {name: each.counts for name, each in plan.release.items()}
+            self._published = Published(total, plan.late)
         self._heard = self._clock()
         if taken.estimate is not None:
             self._written |= {one.period: plan.written(one) for one in due}
+            self._parts = taken.parts
             self._recommended = {name: found.method for name, found in taken.snapshot.recommended.items()}
-            self._events.published(taken.snapshot, taken.estimate.sum_deviation)
-            self._recommender.offer(sequence, taken.estimate)
-            self._comparer.compare(taken.finals, self._events.compared)
+            self._show(taken)
         return True
 
+    def _show(self, taken: Taken) -> None:
+        """Reports a snapshot; with one document, compares its final windows."""
+        estimate = taken.estimate
+        if isinstance(estimate, FleetEstimate):
+            deviation = max((one.sum_deviation for one in estimate.counted), key=abs)
+            self._events.published(taken.snapshot, deviation)
+        elif estimate is not None:
+            self._events.published(taken.snapshot, estimate.sum_deviation)
+            if len(self._fleet.documents) == 1:  # otherwise configured queries can have other indices
+                self._recommender.offer(taken.snapshot.sequence, estimate)
+                finals = [(window, one) for window, one in taken.finals if isinstance(one, ldp.Estimate)]
+                self._comparer.compare(finals, self._events.compared)
+
     def _let_go(self) -> None:
-        self._head = self._counts = self._taken_over = None
+        self._head = self._published = self._taken_over = None
         self._written.clear()
+        self._parts = {}
         self._snapshot_producer.close()
 
 
-def _supports(snapshot: Snapshot, rates: int) -> Counts:
+def _supports(snapshot: Snapshot, document: ldp.Stream) -> Counts:
     estimate = snapshot.estimate()
     counts = estimate.state if isinstance(estimate, RatedEstimate) else estimate.known_counts()
-    return Counts.of(snapshot.reports, counts.astype(np.int64), rates)
+    return Counts.of(snapshot.reports, counts.astype(np.int64), rates_of(document))

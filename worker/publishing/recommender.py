@@ -40,7 +40,6 @@ class Recommender:
     """Keeps the recommendations for a stream's queries up to date.
 
     Args:
-        stream: the stream.
         queries: the queries; without any, nothing is computed.
         events: receives failures.
         clock: returns monotonic seconds.
@@ -50,7 +49,6 @@ class Recommender:
 
     def __init__(
         self,
-        stream: ldp.Stream,
         queries: Sequence[Query],
         events: Events,
         clock: Callable[[], float] = time.monotonic,
@@ -59,8 +57,6 @@ class Recommender:
     ) -> None:
         self._events, self._clock, self._start = events, clock, start
         self._queries, self._among = queries, tuple(methods)
-        d = stream.oracle.domain_size
-        self._repeats = min(REPEATS, LARGEST // d) if d > 1 else 0
         self._due, self._busy, self._reports = -math.inf, False, 0
         self._latest: Mapping[str, Recommended] = {}
 
@@ -81,17 +77,19 @@ class Recommender:
             sequence: the snapshot's number, which is also the simulation's seed.
             estimate: the published estimate, which no longer changes.
         """
-        if not self._queries or self._repeats < FEWEST:
+        d = estimate.oracle.domain_size
+        repeats = min(REPEATS, LARGEST // d) if d > 1 else 0
+        if not self._queries or repeats < FEWEST:
             return
         if not self._busy and self._clock() >= self._due and estimate.n != self._reports:
             self._busy = True
-            self._start(partial(self._recommend, sequence, estimate))
+            self._start(partial(self._recommend, sequence, estimate, repeats))
 
-    def _recommend(self, sequence: int, estimate: ldp.Estimate) -> None:
+    def _recommend(self, sequence: int, estimate: ldp.Estimate, repeats: int) -> None:
         began = self._clock()
         try:
             rng = np.random.default_rng(sequence)
-            rankings = choose_all(estimate, self._queries, rng, self._repeats, self._among)
+            rankings = choose_all(estimate, self._queries, rng, repeats, self._among)
             self._latest = {
                 query.name: Recommended(ranking.best, sequence)
                 for query, ranking in zip(self._queries, rankings, strict=True)

@@ -1,8 +1,8 @@
 """Release rule: published counts change by at least m reports at once.
 
-Atoms are the finest cells that published vectors are sums of. The atoms at each rate are the panes and the rest. The
-rest contains late and undated reports, and panes with fewer than m reports. Each atom has one released version, which
-all vectors of a snapshot use. It changes only by an increment of at least m new reports.
+Atoms are the finest cells that published vectors are sums of. The atoms of each document, or at each rate, are the
+panes and the rest. The rest contains late and undated reports, and panes with fewer than m reports. Each atom has one
+released version, which all vectors of a snapshot use. It changes only by an increment of at least m new reports.
 
 Therefore every published vector is a sum of increments, and each report is in one increment. Every integer combination
 of published vectors, of any snapshots, is zero or covers at least m reports.
@@ -90,14 +90,12 @@ class Release:
     Attributes:
         head: the part that the head records.
         counts: the released counts of all time.
-        changed: whether `counts` differ from the previous ones.
         rest: the new counts of the rest; the others are those of newly released panes.
         panes: the counted panes.
     """
 
     head: Released
     counts: Counts
-    changed: bool
     rest: Counts
     panes: Mapping[Pane, Counts]
 
@@ -144,18 +142,20 @@ def release(
     waits = [bool(n or vector.any()) for n, vector in zip(left.reports, left.vector, strict=True)]
     marks = tuple(mark if waiting else here for waiting, mark in zip(waits, before.rest, strict=True))
     counts = grown + rest
-    changed = bool((counts.reports != published.reports).any())
-    return Release(replace(head, rest=marks), counts, changed, rest, cut.panes)
+    return Release(replace(head, rest=marks), counts, rest, cut.panes)
 
 
-def begin(published: Counts, offsets: Mapping[int, int], lost: int, panes: Iterable[Pane]) -> Released:
+def begin(
+    published: Iterable[Counts], offsets: Mapping[int, int], lost: int, panes: Iterable[Pane]
+) -> Released:
     """Returns the record before the first release.
 
-    Earlier snapshots may have shown a part of each pane, so all these panes join the rest. ``published``, ``offsets``
-    and ``lost`` are those of the newest snapshot.
+    Earlier snapshots may have shown a part of each pane, so all these panes join the rest. ``published`` (of each
+    document), ``offsets`` and ``lost`` are those of the newest snapshot.
     """
-    rates = len(published.reports)
-    if not published.n:
+    reports = np.concatenate([counts.reports for counts in published])
+    rates = len(reports)
+    if not reports.any():
         return Released(0, (), (Rest(0, {}),) * rates)
     shown = max((pane.end for pane in panes), default=0)
     return Released(shown, ((0, None),) if shown else (), (Rest(shown, dict(offsets), lost),) * rates)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import ldp
 from worker.counting import layout
-from worker.counting.cells import Cell
+from worker.counting.cells import Cell, Segment
 from worker.counting.changed import NEW_NAME
 from worker.counting.claim import peek, unreadable
 from worker.counting.lineage import differing, identity
@@ -31,27 +31,30 @@ class StoredCut:
     commits: Mapping[int, Mapping[str, str]]
     uncounted: Sequence[int]
 
-    def total(self, stream: ldp.Stream, start: int | None = None, end: int | None = None) -> Cell:
-        """Sums the counts of a window, or of all time; O(cells · state)."""
-        total = Cell(0, stream.oracle.zeros())
+    def totals(self, start: int | None = None, end: int | None = None) -> dict[str, dict[Segment, Cell]]:
+        """Sums the counts of a window, or of all time, by document and segment.
+
+        O(cells · state).
+        """
+        totals = dict[str, dict[Segment, Cell]]()
         for state in self.states.values():
-            total.add(state.total(start=start, end=end))
-        return total
+            for (pane, fingerprint), cells in state.cells.items():
+                if start is None or end is None or (pane is not None and pane.within(start, end)):
+                    _add(totals.setdefault(fingerprint, {}), cells)
+        return totals
 
     @property
     def fewest_new(self) -> int:
         """The smallest increment of published counts, by the strictest rule."""
         return max((state.fewest_new for state in self.states.values()), default=0)
 
-    def panes(self, stream: ldp.Stream) -> dict[Pane, Cell]:
-        """Sums the counts of each pane over all partitions."""
-        totals = dict[Pane, Cell]()
+    def panes(self) -> dict[Pane, dict[str, dict[Segment, Cell]]]:
+        """Sums the counts of each pane by document and segment."""
+        totals = dict[Pane, dict[str, dict[Segment, Cell]]]()
         for state in self.states.values():
-            for (pane, _), cells in state.cells.items():
+            for (pane, fingerprint), cells in state.cells.items():
                 if pane is not None:
-                    total = totals.setdefault(pane, Cell(0, stream.oracle.zeros()))
-                    for cell in cells.values():
-                        total.add(cell)
+                    _add(totals.setdefault(pane, {}).setdefault(fingerprint, {}), cells)
         return totals
 
     def written(self, start: int, end: int) -> frozenset[tuple[int, str, str]]:
@@ -64,6 +67,15 @@ class StoredCut:
             for cell, commit_id in cells.items()
             if cell in within
         )
+
+
+def _add(totals: dict[Segment, Cell], cells: Mapping[Segment, Cell]) -> None:
+    """Adds cells to the totals by segment."""
+    for segment, cell in cells.items():
+        if segment in totals:
+            totals[segment].add(cell)
+        else:
+            totals[segment] = Cell(cell.reports, cell.state.copy())
 
 
 def read(

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -10,13 +10,15 @@ from uuid import uuid4
 import ldp
 from ldp import snapshot
 from ldp.consistency import METHODS
-from ldp.snapshot import LATE, Message, Period, Recommended, Row, Snapshot
-from worker.counting.cells import Cell
+from ldp.fleet import FleetEstimate
+from ldp.snapshot import ALL_TIME, LATE, Cut, Message, Period, Recommended, Row, Snapshot
 from worker.counting.head import named
 from worker.publishing import window_progress
 from worker.publishing.planning import Content, Plan
-from worker.publishing.release import Counts
+from worker.publishing.recorded import Counted, Part
 from worker.publishing.window_progress import Due
+
+Estimated = ldp.Estimate | FleetEstimate
 
 
 @dataclass(frozen=True)
@@ -29,120 +31,192 @@ class Taken:
         rows: records for the topic of rows.
         estimate: the estimate of all time; None for a head without a snapshot.
         finals: the complete windows that become final, with their estimates.
+        parts: part -> number of reports that its newest messages of all time contain, 0 without messages.
     """
 
     snapshot: Snapshot
     messages: Sequence[Message]
     rows: Sequence[Row] = ()
-    estimate: ldp.Estimate | None = None
-    finals: Sequence[tuple[Period, ldp.Estimate]] = ()
+    estimate: Estimated | None = None
+    finals: Sequence[tuple[Period, Estimated]] = ()
+    parts: Mapping[str, int] = field(default_factory=dict)
 
 
-def announce(fleet: ldp.Fleet, plan: Plan, content: Content, lineage: str) -> Taken:
+def announce(plan: Plan, content: Content, lineage: str) -> Taken:
     """Returns a head that admits partitions, without a snapshot."""
-    head = plan.head
+    head, fleet = plan.head, plan.recorded.fleet
     rows, methods = content.rows.carried(head), _recorded(head.methods)
     cut = replace(plan.cut, rows=rows, methods=methods)
     if plan.release is None:
         cut = replace(cut, progress=head.progress, reached=head.reached)
     origin = named(fleet, lineage)
-    taken = snapshot.announce(
-        fleet.documents[0], cut, head.sequence + 1, origin, uuid4().hex, published=_now()
-    )
+    taken = snapshot.announce(fleet, cut, head.sequence + 1, origin, uuid4().hex, published=_now())
     return Taken(taken, snapshot.encode(taken))
 
 
 def take(
-    fleet: ldp.Fleet,
     plan: Plan,
     due: Sequence[Due],
     content: Content,
     lineage: str,
     recommended: Mapping[str, Recommended],
+    parts: Mapping[str, int],
     there: Callable[[], Iterable[bytes]],
     heartbeat: Callable[[], object],
 ) -> Taken:
-    """Takes snapshots of all time and windows; O(windows · methods · values).
+    """Takes a snapshot of all time and of windows.
 
     Args:
-        fleet: the configured documents.
-        plan: the planned cut.
-        due: the windows to write.
+        plan: the plan.
+        due: windows that become final, and open windows that have changed.
         content: the configured content.
         lineage: the lineage of the counts.
         recommended: the recommendations by query name.
+        parts: the newest published number of reports of each part; see `Taken.parts`.
         there: returns the keys of the stream's rows on the topic of rows.
         heartbeat: called between slices of long work.
     """
-    head, most, (stream,) = plan.head, content.rows.most_windows, fleet.documents
+    head, most, fleet = plan.head, content.rows.most_windows, plan.recorded.fleet
     periods, come = [one.period for one in due], 0 if plan.windows is None else plan.windows.come
     progress = window_progress.without(plan.cut.progress, plan.withdrawn)
     after, gone = window_progress.kept(progress, periods, content.retain, come, most)
     planned = content.rows.plan(fleet.name, head, after, periods, content.retain, come, there)
-    of = partial(
-        _take_rounded,
-        stream,
-        cut=replace(plan.cut, progress=after, rows=planned.rows, methods=_recorded(content.methods)),
-        sequence=head.sequence + 1,
-        queries=content.queries,
-        level=content.level,
-        methods=content.methods,
-        lineage=named(fleet, lineage),
-        identity=uuid4().hex,
-        published=_now(),
+    counted, _ = plan.counted()
+    cut = replace(plan.cut, progress=after, rows=planned.rows, methods=_recorded(content.methods))
+    of = _taker(plan, content, replace(cut, **_by_segment(plan, counted, content)))
+    whole = partial(
+        of, fleet, queries=content.queries, methods=content.methods, lineage=named(fleet, lineage)
     )
-    estimate = _all_time(stream, plan)
-    taken = of(estimate=estimate, recommended=recommended)
+    estimate = counted.estimate()
+    taken = whole(estimate=estimate, recommended=recommended)
     # the head lists the methods that can have bodies: delete the bodies of former methods, also of open windows
     former = [method for method in head.methods if method not in content.methods]
     messages = snapshot.encode(taken) + snapshot.delete_window(taken, taken.window, former)
-    sent, finals = [*planned.of(taken), *planned.stale], list[tuple[Period, ldp.Estimate]]()
+    sent, finals = [*planned.of(taken), *planned.stale], list[tuple[Period, Estimated]]()
+    published = _Parts(plan, content, of, taken, dict(parts), heartbeat)
+    messages += published.of_all_time(counted)
     for one in (*plan.without_window, *due):
         heartbeat()
-        part, withheld = _window(stream, plan, one.period)
-        whole = plan.is_complete(one)
-        of_window = replace(of(estimate=part, window=one.period, complete=whole), withheld=withheld)
+        counted, withheld = plan.counted(one.period)
+        is_complete = plan.is_complete(one)
+        result = counted.estimate()
+        of_window = whole(estimate=result, window=one.period, complete=is_complete)
+        of_window = replace(of_window, withheld=withheld)
         # tombstones first: a reader that lists windows by their messages drops a window at its tombstone
         messages += snapshot.delete_window(taken, one.period, former)
         messages += snapshot.encode_window(of_window)
+        messages += published.of_window(counted, is_complete)
         sent += planned.of(of_window)
-        finals += [(one.period, part)] if one.period.final and whole else []
+        finals += [(one.period, result)] if one.period.final and is_complete else []
     for period in (*plan.withdrawn, *gone):
-        messages += snapshot.delete_window(taken, period)
+        messages += snapshot.delete_window(taken, period) + published.deleted(period)
         sent += planned.deleted(period)
-    return Taken(taken, messages, sent, estimate, finals)
+    return Taken(taken, messages, sent, estimate, finals, published.reports)
 
 
-def _all_time(stream: ldp.Stream, plan: Plan) -> ldp.Estimate:
-    if plan.release is None:
-        return _estimate(stream, plan.stored.total(stream), Period())
-    return _of_supports(stream, plan.release.counts)
+def _taker(plan: Plan, content: Content, cut: Cut) -> partial[Snapshot]:
+    """Returns a function that takes a snapshot of the stream or a part."""
+    return partial(
+        _take_rounded,
+        cut=cut,
+        sequence=plan.head.sequence + 1,
+        level=content.level,
+        identity=uuid4().hex,
+        published=_now(),
+        fewest=content.parts_fewest,
+    )
 
 
-def _of_supports(stream: ldp.Stream, counts: Counts) -> ldp.Estimate:
-    return stream.oracle.estimate(counts.vector.ravel(), counts.n).declared(stream.privacy)
+def _by_segment(plan: Plan, counted: Counted, content: Content) -> dict[str, Any]:
+    """Returns the head's numbers of reports by segment; O(segments · cells)."""
+    if not plan.recorded.segments:
+        return {}
+    reports = {
+        part.segment: counted.reports(part) for part in plan.recorded.parts if part.segment is not None
+    }
+    shown = {segment: n for segment, n in reports.items() if n >= content.parts_fewest}
+    # a segment of the first level includes its subsegments
+    return {"segments": shown, "hidden": counted.n - sum(n for name, n in shown.items() if ":" not in name)}
 
 
-def _window(stream: ldp.Stream, plan: Plan, window: Period) -> tuple[ldp.Estimate, int | None]:
-    """Returns a window's estimate, and the number of reports withheld from it."""
-    if plan.release is None:
-        return _estimate(stream, plan.stored.total(stream, window.start, window.end), window), None
-    if window == LATE:
-        assert plan.late is not None
-        return _of_supports(stream, plan.late), None
-    counts, withheld = plan.counts(window)
-    return _estimate(stream, Cell(counts.n, counts.vector.ravel()), window), withheld
+@dataclass
+class _Parts:
+    """Publishes the parts of a snapshot.
+
+    Attributes:
+        plan: the plan.
+        content: the configured content.
+        of: takes a snapshot of a part.
+        taken: the snapshot of all time.
+        reports: part -> number of reports that its newest messages of all time contain, 0 without messages.
+        heartbeat: called after each part.
+    """
+
+    plan: Plan
+    content: Content
+    of: Callable[..., Snapshot]
+    taken: Snapshot
+    reports: dict[str, int]
+    heartbeat: Callable[[], object]
+
+    def of_all_time(self, counted: Counted) -> list[Message]:
+        """Returns the messages of parts with enough new reports.
+
+        A part that this publisher never published loses messages of other methods, and if it has too few reports, all.
+        With a limit of increments, the documents are in each snapshot: the next publisher reads them.
+        """
+        messages = list[Message]()
+        for part in self.plan.recorded.parts:
+            n, before, methods = counted.reports(part), self.reports.get(part.name), self._methods(part)
+            fewest = (
+                1 if self.plan.release is not None and part.segment is None else self.content.parts_fewest
+            )
+            if n < fewest:
+                if before is None:
+                    messages += self._delete(part, ALL_TIME, METHODS)
+                    messages += [Message(f"{part.name}/head", snapshot.JSON, b"", self.taken.identity)]
+                self.reports[part.name] = 0
+            elif not before or n >= before + fewest or fewest == 1:
+                former = [method for method in METHODS if method not in methods] if before is None else ()
+                estimate = counted.estimate(part)
+                messages += self._delete(part, ALL_TIME, former)
+                messages += snapshot.encode(
+                    self.of(part.fleet, estimate=estimate, methods=methods, part=part.name)
+                )
+                self.reports[part.name] = n
+                self.heartbeat()
+        return messages
+
+    def of_window(self, counted: Counted, complete: bool) -> list[Message]:
+        """Returns the messages of a final window's parts, and of `late`."""
+        window, messages = counted.window, list[Message]()
+        for part in self.plan.recorded.parts if window.final or window == LATE else ():
+            fewest = 1 if window == LATE else self.content.parts_fewest
+            if counted.reports(part) >= fewest:
+                what = {
+                    "methods": self._methods(part),
+                    "part": part.name,
+                    "window": window,
+                    "complete": complete,
+                }
+                taken = self.of(part.fleet, estimate=counted.estimate(part), **what)
+                messages += snapshot.encode_window(taken)
+                self.heartbeat()
+        return messages
+
+    def deleted(self, window: Period) -> list[Message]:
+        """Returns tombstones of all parts that a window can have."""
+        return [m for part in self.plan.recorded.parts for m in self._delete(part, window, METHODS)]
+
+    def _methods(self, part: Part) -> Sequence[str]:
+        return ("base",) if part.segment is None else self.content.parts_methods
+
+    def _delete(self, part: Part, window: Period, methods: Iterable[str]) -> list[Message]:
+        return snapshot.delete_part(self.taken, part.name, window, methods)
 
 
-def _take_rounded(stream: ldp.Stream, **given: Any) -> Snapshot:
-    return snapshot.rounded(snapshot.take(stream, **given))
-
-
-def _estimate(stream: ldp.Stream, counts: Cell, window: Period) -> ldp.Estimate:
-    estimate = stream.oracle.estimate(stream.oracle.support(counts.state), counts.reports)
-    if window.start is not None and window.end is not None:
-        estimate = estimate.within(window.start, window.end)
-    return estimate.declared(stream.privacy)
+def _take_rounded(fleet: ldp.Fleet, **given: Any) -> Snapshot:
+    return snapshot.rounded(snapshot.take(fleet, **given))
 
 
 def _now() -> int:

@@ -72,6 +72,6 @@ def publisher(
         changed_level=snapshots.changed_level,
         changed_at_least=snapshots.changed_at_least,
     )
-    recommender = Recommender(stream, queries, events, methods=methods)
+    recommender = Recommender(queries, events, methods=methods)
     membership = Group(partitions, group.uncounted, epoch)
     return Publisher(served.fleet, content, state_reader, snapshot_producer, membership, recommender, events)

@@ -56,7 +56,7 @@ class Process:
             store,
             snapshot_producer,
             Group(lambda: range(world.told), world.uncounted, lambda: self.ownership.epoch(0)),
-            Recommender(world.stream, (), events),
+            Recommender((), events),
             events,
             clock=lambda: world.clock,
         )

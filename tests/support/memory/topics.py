@@ -78,8 +78,8 @@ class MemorySnapshotProducer:
             raise Unavailable("a transaction is open")
         return world.heads[-1] if world.heads else Head()
 
-    def newest(self) -> list[Snapshot]:
-        return assemble_released(self.world.stream.name, self.world.received)
+    def newest(self, name: str) -> list[Snapshot]:
+        return assemble_released(name, self.world.received)
 
     def recount(self, head: Any, offsets: Mapping[int, int], gaps: Any) -> list[Counted]:
         """Recounts the logs up to some offsets, by a head's rules."""

@@ -366,7 +366,7 @@ def test_the_newest_snapshot_is_read_after_any_number_of_later_records(later, la
     records |= {at + i: (b"t/head", b"{}") for i in range(later)}
     topic = Compacted(records, at + later, [])
     topic.headers = headers
-    newest, *others = KafkaSnapshotProducer(topic, STREAM).newest()
+    newest, *others = KafkaSnapshotProducer(topic, STREAM).newest("s")
     assert (newest.sequence, newest.estimate().known_counts().tolist()) == (2, [2, 4])
     assert [(one.sequence, one.window) for one in others] == [(2, snapshot.LATE)] * (2 in lates)
-    assert KafkaSnapshotProducer(Compacted({3: (b"s/head", head(1))}, 9, []), STREAM).newest() == []
+    assert KafkaSnapshotProducer(Compacted({3: (b"s/head", head(1))}, 9, []), STREAM).newest("s") == []

@@ -102,13 +102,13 @@ class KafkaSnapshotProducer:
             self.close()
             raise unavailable(error, "publishing to", self._topic.name) from error
 
-    def newest(self) -> list[Snapshot]:
+    def newest(self, name: str) -> list[Snapshot]:
         """Reads the newest snapshot of all time and its window `late`, if any.
 
         Reads backwards, O(topic) at worst. Returns an empty list if there is none. Call it while this producer is open,
-        so that no other publisher replaces the snapshot.
+        so that no other publisher replaces the snapshot. `name`: the stream or a part.
         """
-        name, tp = self._stream.name, TopicPartition(self._topic.name, PARTITION)
+        tp = TopicPartition(self._topic.name, PARTITION)
         begins = tuple(f"{name}/{part}".encode() for part in ("head", "domain", "all/", "late/"))
         received = dict[str, tuple[Mapping[str, bytes], bytes]]()
         try:

@@ -81,7 +81,7 @@ class World:
             self,
             self,
             Group(lambda: range(len(self.partitions)), lambda _: (), lambda: 1),
-            Recommender(self.stream, (), silence),
+            Recommender((), silence),
             silence,
         )
 
@@ -102,8 +102,8 @@ class World:
         self.rows_there |= {row.key: row.value for row in rows}
         self.rows_there = {key: value for key, value in self.rows_there.items() if value}
 
-    def newest(self):
-        return assemble_released("s", {each.key: (each.headers, each.value) for each in self.topic})
+    def newest(self, name):
+        return assemble_released(name, {each.key: (each.headers, each.value) for each in self.topic})
 
     def rows(self):
         return list(self.rows_there)

@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ldp.snapshot import ALL_TIME
 from tests.unit.worker.audit.publishing import LENGTH, World
 from tests.unit.worker.audit.streams import STREAMS
 from tests.unit.worker.audit.test_windows import HOPS, START, TENS, Counting
-from worker.publishing import taking
+from worker.publishing import publisher
 from worker.publishing.planning import Plan
 
 CASES = [
@@ -138,18 +139,19 @@ def test_wrong_fields_of_a_release_are_detected():
 def test_reports_withheld_without_a_limit_are_detected(monkeypatch):
     """The publisher leaves a report out of each final window, and calls it withheld."""
 
-    def lacking(stream, plan, window):
-        whole, _ = window_of(stream, plan, window)
-        if not window.final or whole.n < 2:
-            return whole, None
-        counts = whole.known_counts().astype(np.int64)
-        counts[counts.argmax()] -= 1
-        return stream.oracle.estimate(counts, whole.n - 1), 1
+    def lacking(plan, window=ALL_TIME):
+        counted, _ = counted_of(plan, window)
+        if not window.final or counted.n < 2:
+            return counted, None
+        ((cell,),) = (cells.values() for cells in counted.cells.values())
+        cell.state[cell.state.argmax()] -= 1
+        cell.reports -= 1
+        return counted, 1
 
-    window_of = taking._window
+    counted_of = Plan.counted
     world = World(1, HOPS, retain=10**9, stream=STREAMS["grr-3"]).run()
     assert world.audit().verdict == "equal"
-    monkeypatch.setattr(taking, "_window", lacking)
+    monkeypatch.setattr(Plan, "counted", lacking)
     world = World(1, HOPS, retain=10**9, stream=STREAMS["grr-3"]).run()
     assert "recounted" in world.audit().difference
 
@@ -169,13 +171,14 @@ def _another_value(late, counts):
 @pytest.mark.parametrize("wrong", [_whole_rest, _no_rest, _another_value])
 def test_a_wrong_late_is_detected(wrong, monkeypatch):
     """Base and all methods follow from the wrong counts."""
-    releasing = Plan.releasing
+    releasing = publisher.releasing
 
     def mutant(plan, *given):
         found = releasing(plan, *given)
-        return replace(found, late=wrong(found.late, found.release.counts))
+        late = {name: wrong(own, found.release[name].counts) for name, own in found.late.items()}
+        return replace(found, late=late)
 
-    monkeypatch.setattr(Plan, "releasing", mutant)
+    monkeypatch.setattr(publisher, "releasing", mutant)
     verdict = ran(0).audit()
     assert verdict.verdict == "different"
     assert "window late: " in verdict.difference

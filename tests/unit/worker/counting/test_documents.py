@@ -9,7 +9,6 @@ from tests.support.cells import naming
 from tests.unit.worker.counting.still import STREAM, Still, alone, count_all, look_twice
 from worker.counting import layout, rules
 from worker.counting.claim import demand_ours
-from worker.counting.head import Head
 from worker.counting.ports import CLAIMED, StateLost
 from worker.counting.rules import RecordLimits, RequestedRule, Rule, Status
 
@@ -61,7 +60,7 @@ def test_a_publisher_refuses_counts_of_another_document() -> None:
     count_all(other, other.member(1))
     world.stored[1] = other.stored[1]
     with pytest.raises(StateLost, match=f"partition 1: the recorded documents are {THEIRS}"):
-        alone(world, 2).publisher._plan(Head())
+        alone(world, 2).publisher._read([0, 1])
 
 
 def test_renamed_documents_are_of_the_same_stream() -> None:

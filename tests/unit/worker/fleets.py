@@ -1,0 +1,235 @@
+"""A stream of several documents and segments in memory: counted partitions, the worker's publisher, and its topic.
+
+Reports are placed by this file's own code, so that the published counts are compared with it.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+import ldp
+from ldp.snapshot import Incomplete, Message, Snapshot, assemble, assemble_window
+from ldp.snapshot.assembling import assemble_released
+from tests.support.memory.process import Silence
+from worker.counting import layout
+from worker.counting.cells import CellKey
+from worker.counting.documents import Document
+from worker.counting.head import Head
+from worker.counting.lineage import lineage_of
+from worker.counting.partition_state import PartitionState
+from worker.counting.ports import Events, Metadata, StoredPartition
+from worker.counting.rules import RecordLimits, RequestedRule, Rule, Status
+from worker.counting.windows import Pane, Windowing
+from worker.publishing.planning import Content
+from worker.publishing.publisher import Group, Publisher
+from worker.publishing.recommender import Recommender
+
+SECOND = 1000
+HOPPING = Windowing(("all", "1s", "2s every 1s"), grace=500, max_out_of_orderness=500)
+OLD = ldp.Stream("fleet", ldp.GRR("1", 3), ["red", "green", "blue"])
+NEW = ldp.Stream("fleet", ldp.GRR("2", 4), ["blue", "grey", "red", "pink"])
+OTHER = ldp.Stream("fleet", ldp.GRR("1/2", 2), ["pink", "cyan"])
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A counted report."""
+
+    document: ldp.Stream
+    value: int
+    segment: str
+    pane: int | None
+
+
+class Fleet:
+    """Partitions that count reports of several documents, and their publisher."""
+
+    def __init__(
+        self, documents: Sequence[ldp.Stream], fewest_new: int = 0, windows: bool = True, **content: Any
+    ) -> None:
+        windowing = HOPPING if windows else None
+        self.limits = RecordLimits(None, True, None, windowing, fewest_new)
+        self.oldest, self.sent = documents[0], list[Sent]()
+        self.topic, self.messages = dict[str, tuple[dict[str, bytes], bytes]](), list[list[Message]]()
+        self.states = [self._fresh() for _ in range(2)]
+        self.metadata = [layout.initial(lineage_of("g", "t"), state) for state in self.states]
+        self.blobs: list[dict[str, bytes]] = [{} for _ in self.states]
+        self.told = list[tuple[str, dict[str, Any]]]()
+        self.content = {"retain": 3 * SECOND, "parts_fewest": 4, **content}
+        self.configured = [OTHER, NEW, OLD]
+        for document in documents[1:]:
+            self.add(document)
+        self.restart()
+
+    def _fresh(self) -> PartitionState:
+        return PartitionState.fresh(ldp.Fleet((self.oldest,)), 0, RequestedRule(1, self.limits))
+
+    def restart(self) -> None:
+        """Starts a publisher that takes over."""
+        world = self
+
+        class Told(Silence):
+            def warning(self, event: str, **facts: Any) -> None:
+                world.told.append((event, facts))
+
+            def publish_failed(self, error: Exception) -> None:
+                world.told.append(("failed", {"error": str(error)}))
+
+        events = cast(Events, Told())
+        fleet = ldp.Fleet(tuple(self.configured))
+        self.publisher = Publisher(
+            fleet,
+            Content(**self.content),
+            cast(Any, self),
+            cast(Any, self),
+            Group(lambda: range(len(self.states)), lambda _: (), lambda: 1),
+            Recommender((), events),
+            events,
+        )
+
+    # rules
+
+    def record(self, partitions: Sequence[int] = (0, 1), **names: Any) -> None:
+        """Adds a rule that names documents or segments."""
+        for partition in partitions:
+            state = self.states[partition]
+            rule = Rule(state.offset, state.rules[-1].revision + 1, self.limits, **names)
+            state.set_rules([*state.rules, rule])
+
+    def add(self, document: ldp.Stream, partitions: Sequence[int] = (0, 1), *, retired: bool = False) -> None:
+        """Records a document in some partitions."""
+        name = document.fingerprint.hex()
+        for partition in partitions:
+            self.states[partition].documents[name] = Document.of(document)
+        self.record(partitions, documents={name: Status(0, retired)})
+
+    def limit(self, fewest_new: int) -> None:
+        self.limits = RecordLimits(None, True, None, self.limits.windowing, fewest_new)
+        self.record()
+
+    # counting
+
+    def count(self, partition: int, document: ldp.Stream, value: int, time: int, segment: str = "") -> None:
+        """Counts a report whose response is a value."""
+        state, pane = self.states[partition], Pane(time // SECOND * SECOND, SECOND)
+        windows = state.windows
+        state.offset += 1
+        state.accepted += 1
+        late = state.windowing is not None and pane.end <= windows.closed
+        in_pane = None if late or state.windowing is None else pane
+        if late:
+            windows.late["1m"] = windows.late.get("1m", 0) + 1
+        cell = state.cell(CellKey(in_pane, document.fingerprint.hex()), segment)
+        cell.reports += 1
+        cell.state[value] += 1
+        windows.watermark = max(windows.watermark or 0, time)
+        if state.windowing is not None:
+            windows.closed = max(windows.closed, windows.watermark - state.windowing.hold)
+        state.set_rules(state.rules)
+        self.sent.append(Sent(document, value, segment, None if in_pane is None else in_pane.start))
+
+    def tick(self) -> None:
+        """Commits, publishes, and applies the newest head."""
+        self._commit()
+        self.publisher.tick()
+        head = self.open()
+        for partition, state in enumerate(self.states):
+            if state.windows.admitted_from is None and partition in head.floors:
+                state.windows.admit(head.floors[partition])
+            if state.windows.admitted_from is not None:
+                state.evict(min(state.windows.closed, head.needed_from(state.windows.first_start)))
+        self._commit()
+
+    def _commit(self) -> None:
+        for partition, state in enumerate(self.states):
+            before = self.metadata[partition]
+            commit_id = f"{len(self.sent) + 1:024x}{partition:08x}"
+            self.metadata[partition], blobs = layout.dump(state, before, commit_id)
+            kept = self.blobs[partition] | blobs
+            self.blobs[partition] = {n: b for n, b in kept.items() if n in self.metadata[partition].blobs}
+            state.changed = set()
+
+    # the ports of the publisher
+
+    def peek(self, partition: int) -> Metadata:
+        return self.metadata[partition]
+
+    def cut_all(self, partitions: Sequence[int]) -> dict[int, StoredPartition]:
+        return {p: StoredPartition(self.metadata[p], dict(self.blobs[p])) for p in partitions}
+
+    def open(self) -> Head:
+        return self.head(decided=True)
+
+    def head(self, *, decided: bool) -> Head:
+        assert decided
+        value = self.topic.get("fleet/head", ({}, b""))[1]
+        return Head.read(value, "fleet") if value else Head()
+
+    def newest(self, name: str) -> list[Snapshot]:
+        try:
+            return assemble_released(name, self.topic)
+        except Incomplete:
+            return []
+
+    def rows(self) -> list[bytes]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+    def publish(self, sequence: int, messages: Sequence[Message], rows: Sequence[object]) -> None:
+        assert not rows
+        self.messages.append(list(messages))
+        for message in messages:
+            self.topic[message.key] = dict(message.headers(sequence)), message.body
+
+    # the published content, and its recount
+
+    @property
+    def keys(self) -> set[str]:
+        """Keys on the compacted topic."""
+        return {key for key, (_, value) in self.topic.items() if value}
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The newest head."""
+        head: dict[str, Any] = json.loads(self.topic["fleet/head"][1])
+        return head
+
+    def read(self, name: str = "fleet") -> Snapshot:
+        return assemble(name, self.topic)
+
+    def window(self, name: str, window: str, start: int) -> Snapshot:
+        return assemble_window(name, self.topic, window, start)
+
+    def recount(
+        self, of: Callable[[Sent], bool] = lambda _: True
+    ) -> tuple[int, dict[str, float], dict[str, int]]:
+        """Returns n, and by label the estimate and the reports of the documents that have it."""
+        sent = [one for one in self.sent if of(one)]
+        shares, known = dict[str, float](), Counter[str]()
+        reports = Counter(one.document for one in sent)
+        for document, n in reports.items():
+            p, q = float(document.oracle.p), float(document.oracle.q)
+            counts = Counter(one.value for one in sent if one.document == document)
+            for value, label in enumerate(document.labels or ()):
+                shares[label] = shares.get(label, 0.0) + (counts[value] - n * q) / (p - q)
+                known[label] += n
+        return len(sent), {label: share / known[label] for label, share in shares.items()}, dict(known)
+
+    def demand(self, snapshot: Snapshot, of: Callable[[Sent], bool] = lambda _: True) -> None:
+        """Compares a snapshot with the recount."""
+        n, shares, known = self.recount(of)
+        assert snapshot.reports == n
+        assert snapshot.labels is not None
+        there = snapshot.known if snapshot.known is not None else np.full(len(snapshot.labels), n)
+        assert (
+            dict(zip(snapshot.labels, there.tolist(), strict=True))
+            == dict.fromkeys(snapshot.labels, 0) | known
+        )
+        expected = [shares.get(label, np.nan) for label in snapshot.labels]
+        np.testing.assert_allclose(snapshot.bodies["base"].frequencies, expected, atol=1e-12)

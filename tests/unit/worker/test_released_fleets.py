@@ -1,0 +1,200 @@
+"""The release rule for several documents: published counts of each change by at least m reports."""
+
+import random
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ldp
+from ldp.snapshot import LATE, Incomplete
+from tests.unit.worker.fleets import SECOND, Fleet
+from tests.unit.worker.test_release_rule import smallest_class
+from worker.counting.ports import StateLost
+from worker.counting.rules import Status
+
+REPORTS = 160
+LABELS = [f"report {i}" for i in range(REPORTS)]
+DOCUMENTS = tuple(ldp.Stream("fleet", ldp.GRR(epsilon, REPORTS), LABELS) for epsilon in ("1", "2", "3"))
+NAMES = [document.fingerprint.hex() for document in DOCUMENTS]
+
+
+class Marked(Fleet):
+    """A fleet in which each report has another label, so that a vector shows which reports it covers."""
+
+    def __init__(self, fewest_new: int, documents: int = 2, windows: bool = True, **content: Any) -> None:
+        super().__init__(DOCUMENTS[:documents], fewest_new, windows, methods=("base",), **content)
+        self.configured = [*reversed(DOCUMENTS)]
+        self.restart()
+
+    def mark(self, document: ldp.Stream, time: int, partition: int = 0) -> None:
+        if len(self.sent) < REPORTS:
+            self.count(partition, document, len(self.sent), time)
+
+    def covered(self, name: str = "fleet", window: tuple[str, int | None] | None = None) -> Any:
+        """Returns the reports that a published vector covers, or None."""
+        try:
+            taken = self.read(name) if window is None else self.window(name, *window)  # type: ignore[arg-type]
+        except Incomplete:
+            return None
+        of = {f"fleet@{each.fingerprint.hex()}": [each] for each in DOCUMENTS}.get(name, DOCUMENTS)
+        reports = {one["fingerprint"]: one["reports"] for one in taken.documents} or {
+            of[0].fingerprint.hex(): taken.reports
+        }
+        scaled = taken.reports * taken.bodies["base"].frequencies
+        for document in of:
+            p, q = float(document.oracle.p), float(document.oracle.q)
+            scaled = scaled + reports.get(document.fingerprint.hex(), 0) * q / (p - q)
+        shown = np.array(scaled > 1e-6, int)
+        assert shown.sum() == taken.reports
+        return shown
+
+    def vectors(self) -> list[Any]:
+        """Returns all vectors that are on the topic now."""
+        names = ["fleet", *(f"fleet@{name}" for name in NAMES)]
+        windows = {tuple(key.split("/")[1:3]) for key in self.keys if "s/" in key and "1s" in key}
+        places: list[Any] = [None, (LATE.name, None), *((name, int(start)) for name, start in windows)]
+        return [shown for n in names for w in places if (shown := self.covered(n, w)) is not None]
+
+
+def turn(world: Marked, rng: random.Random, second: int, documents: int) -> None:
+    for _ in range(rng.choice((0, 3, 12))):
+        document = rng.choices(DOCUMENTS[:documents], [8, 2, 1][:documents])[0]
+        time = max(0, second - rng.choice((0, 0, 0, 0, 3))) * SECOND + rng.randrange(1000)
+        world.mark(document, time, rng.randrange(2))
+    world.tick()
+    if rng.random() < 0.2:
+        world.restart()
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("windows", [True, False])
+def test_every_combination_of_published_vectors_covers_m_reports(seed: int, windows: bool) -> None:
+    rng = random.Random(seed)
+    m, documents = rng.choice((2, 3, 5)), rng.choice((1, 2))
+    world, vectors = Marked(m, documents, windows, parts_fewest=rng.choice((1, 7))), list[Any]()
+    world.tick()
+    for second in range(1, 24):
+        if second == 12:  # a document is added while the limit is in force
+            documents += 1
+            world.add(DOCUMENTS[documents - 1])
+        turn(world, rng, second, documents)
+        vectors += world.vectors()
+    if vectors:
+        assert smallest_class(np.unique(np.array(vectors), axis=0)) >= m
+    reports = {one["fingerprint"]: one["reports"] for one in world.document["documents"]}
+    waiting = Counter(one.document.fingerprint.hex() for one in world.sent)
+    closed = world.document.get("released", {"closed": 0})["closed"]
+    assert closed >= min(state.windows.closed for state in world.states) // SECOND * SECOND - SECOND * windows
+    for one in world.sent:
+        waiting[one.document.fingerprint.hex()] -= one.pane is not None and one.pane >= closed
+    assert all(n - reports.get(name, 0) < m for name, n in waiting.items())
+
+
+def test_a_publisher_that_takes_over_reads_the_counts_of_each_document() -> None:
+    world = Marked(3)
+    world.tick()
+    for second in range(1, 9):
+        for partition in range(2):
+            for document in DOCUMENTS[:2]:
+                for i in range(3):
+                    world.mark(document, second * SECOND + i, partition)
+        world.tick()
+    reports = [one["reports"] for one in world.document["documents"]]
+    for _ in range(3):
+        for document in DOCUMENTS[:2]:
+            world.mark(document, 0)
+    world.tick()
+    places = [(f"fleet@{name}", ("late", None)) for name in NAMES[:2]]
+    late = [world.covered(*place).sum() for place in places]
+    assert late == [3, 3]
+    reports = [n + 3 for n in reports]
+    world.restart()
+    world.tick()
+    assert [one["reports"] for one in world.document["documents"]] == reports
+    assert min(reports) > 20
+    for _ in range(3):
+        world.mark(DOCUMENTS[0], 0)
+    world.tick()
+    assert [one["reports"] for one in world.document["documents"]] == [reports[0] + 3, reports[1]]
+    assert [world.covered(*place).sum() for place in places] == [6, 3]
+    world.add(DOCUMENTS[2])
+    world.mark(DOCUMENTS[2], 0)
+    world.tick()
+    assert world.document["released"]["rest"][2] == {"closed": 0, "offsets": {}, "lost": 0}
+
+
+def test_a_limit_begins_when_no_document_has_a_few_new_reports() -> None:
+    """The messages of former snapshots do not show the counts of each document."""
+    world = Marked(0, windows=False)
+    for _ in range(4):
+        world.mark(DOCUMENTS[0], 0)
+        world.mark(DOCUMENTS[1], 0)
+    world.tick()
+    world.mark(DOCUMENTS[0], 0)
+    world.tick()
+    assert world.document["reports"] == 9
+    world.limit(3)
+    world.mark(DOCUMENTS[1], 0)
+    world.tick()
+    assert world.document["reports"] == 9
+    assert "document " + NAMES[1] + " has 1 new reports since snapshot 2" in world.told[-1][1]["error"]
+    world.restart()
+    world.mark(DOCUMENTS[1], 0)
+    world.tick()
+    assert world.document["reports"] == 9
+    world.mark(DOCUMENTS[1], 0)
+    world.tick()
+    assert world.document["reports"] == 12
+    assert "released" in world.document
+    before = world.covered(f"fleet@{NAMES[0]}")
+    assert before.sum() == 5
+    world.mark(DOCUMENTS[0], 0)
+    world.restart()
+    world.tick()
+    assert (world.covered(f"fleet@{NAMES[0]}") == before).all()
+
+
+def test_a_head_has_the_largest_privacy_loss_of_its_documents() -> None:
+    world = Marked(20, windows=False)
+    for _ in range(40):
+        for document in DOCUMENTS[:2]:
+            world.mark(document, 0)
+    world.tick()
+    loss = world.document["privacy_loss"]
+    assert (loss["fewest_new"], loss["operator"]) == (20, 2.0)
+    single = Fleet(DOCUMENTS[1:2], 20, windows=False)
+    single.configured = [DOCUMENTS[1]]
+    single.restart()
+    for i in range(20):
+        single.count(0, DOCUMENTS[1], i, 0)
+    single.tick()
+    assert loss == single.document["privacy_loss"]
+
+
+def test_a_document_that_the_messages_lack_stops_the_stream() -> None:
+    world = Marked(3, windows=False)
+    for _ in range(3):
+        for document in DOCUMENTS[:2]:
+            world.mark(document, 0)
+    world.tick()
+    for key in world.keys:
+        if key.startswith(f"fleet@{NAMES[1]}/"):
+            world.topic[key] = {}, b""
+    world.restart()
+    with pytest.raises(StateLost, match="the messages of snapshot 1 are missing"):
+        world.tick()
+
+
+def test_a_limit_refuses_segments() -> None:
+    sliced = ldp.Stream("fleet", ldp.GRR("1", 2), ["yes", "no"], segment="country")
+    world = Fleet([sliced], 3, windows=False)
+    world.configured = [sliced]
+    world.record(segments={"DE": Status()})
+    world.restart()
+    world.count(0, sliced, 0, 0, "DE")
+    world.tick()
+    error = "fewest_new cannot limit the published counts of segments, but DE is counted"
+    assert world.told == [("failed", {"error": error})]
+    assert not world.messages
