@@ -6,7 +6,8 @@ A record whose first byte is ``{`` is JSON::
 
 A report of one integer is a JSON integer, and a report of several integers is a list (OLH: ``[seed, bucket]``). Bits
 and subsets are the base64 of their binary form (RFC 4648, section 4, padded). A record is accepted or rejected as a
-unit, and `decode` raises no error for a rejected record.
+unit, and `decode` raises no error for a rejected record. If the document has the key ``segment``, the frame has a third
+key, ``segment``.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp import wire
-from ldp.oracles.grr import GRR
+from ldp.frame_tables import marks_table, segments_table
 from ldp.oracles.rated import RatedResponse
-from ldp.segments import LONGEST, Segments, is_segment
+from ldp.segments import Segments, required
 
 if TYPE_CHECKING:
     from ldp.oracles import Oracle
@@ -99,6 +100,10 @@ VERDICTS: tuple[Reason, ...] = (Reason.EMPTY, *Reason)
 """Reason for each verdict; the first is a placeholder, because verdict 0 means accepted."""
 
 _NO_LIMIT = 1 << 62
+_ALIGNED = 64  # bytes
+_NO_SEGMENTS = Segments(())
+_NOTHING = bytes(8)
+_Columns = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]
 _BOUNDS = "begins or ends leave the buffer or descend; allowed are ascending offsets from 0 to its size {}"
 
 
@@ -139,12 +144,17 @@ class DecodedBatch:
     reports: tuple[npt.NDArray[np.void], ...]
 
 
-def encode(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
+def encode(stream: Stream, reports: npt.NDArray[np.void], segment: str | None = None) -> bytes:
     """Returns one binary frame of one or more reports.
 
+    Args:
+        stream: the stream of the reports.
+        reports: an array of the oracle's ``report_dtype``.
+        segment: the segment, which a stream with segments requires, and no other stream allows.
+
     Raises:
-        TypeError: reports that are not an array of the oracle's ``report_dtype``.
-        ValueError: no report, or a malformed one.
+        TypeError: reports of another type.
+        ValueError: no report, a malformed report, or a segment that is malformed, missing or not allowed.
 
     Example:
         >>> import ldp
@@ -152,11 +162,12 @@ def encode(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
         >>> encode(stream, stream.oracle.perturb([0, 1, 2]))[:5].hex()
         '018e9f39d0'
     """
-    return wire.header(stream.fingerprint) + _sendable(stream.oracle, reports).tobytes()
+    header = wire.header(stream.fingerprint, required(stream.segment, segment))
+    return header + _sendable(stream.oracle, reports).tobytes()
 
 
-def encode_json(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
-    """Returns one JSON frame of one or more reports. Raises as `encode` does.
+def encode_json(stream: Stream, reports: npt.NDArray[np.void], segment: str | None = None) -> bytes:
+    """Returns one JSON frame of one or more reports; see `encode`.
 
     Example:
         >>> import ldp
@@ -164,12 +175,12 @@ def encode_json(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
         >>> encode_json(stream, np.array([(0,), (2,)], stream.oracle.report_dtype))
         b'{"fingerprint":"8e9f39d0","reports":[0,2]}'
     """
-    return _frame(stream, _items(stream.oracle, reports)).encode()
+    return _frame(stream, _items(stream.oracle, reports), segment).encode()
 
 
-def encode_lines(stream: Stream, reports: npt.NDArray[np.void]) -> bytes:
+def encode_lines(stream: Stream, reports: npt.NDArray[np.void], segment: str | None = None) -> bytes:
     """Returns a JSON frame and a line feed for each report; see `encode`."""
-    return "".join(_frame(stream, [item]) + "\n" for item in _items(stream.oracle, reports)).encode()
+    return "".join(_frame(stream, [item], segment) + "\n" for item in _items(stream.oracle, reports)).encode()
 
 
 def decode(
@@ -183,13 +194,13 @@ def decode(
 ) -> Decoded:
     """Decodes the reports of a batch of records in one buffer.
 
-    A rejected record gets the first reason that applies: empty, version, length (of the header), fingerprint, length
-    (of the reports), many, range, rate, ones. The order for JSON is: json (not a frame of any protocol), fingerprint,
-    length, many, json (a malformed report), range, rate, ones. O(bytes): a few nanoseconds per binary record, and about
-    a hundred per JSON record.
+    A rejected record gets the first reason that applies: empty, version, length (of the header), fingerprint, retired,
+    segment, length (of the reports), many, range, rate, ones. The order for JSON is: json (not a frame of any
+    protocol), fingerprint, retired, segment, length, many, json (a malformed report), range, rate, ones. O(bytes): a
+    few nanoseconds per binary record, and about 50 per JSON record.
 
     Args:
-        stream: the stream of the records.
+        stream: the stream of the records. Segments are checked, and their reports counted together.
         buffer: the values of the records in order. Bytes between the values are ignored.
         begins: (m,) int64 offsets at which the values begin; value i is ``buffer[begins[i]:ends[i]]``.
         ends: (m,) int64 offsets at which the values end.
@@ -207,27 +218,9 @@ def decode(
         >>> decoded.counts.tolist(), decoded.reasons
         ([3, 0], {1: <Reason.VERSION: 'version'>})
     """
-    from ldp import kernels
-
-    data, begins, ends = _columns(buffer, begins, ends)
-    oracle, size = stream.oracle, stream.oracle.report_bytes
-    header = np.frombuffer(wire.header(stream.fingerprint) + stream.fingerprint.hex().encode(), np.uint8)
-    bounds = [] if oracle.length is not None else [*oracle.fields.values()]
-    fields = np.array([(bound, wire.bytes_below(bound)) for bound in bounds], np.int64).reshape(-1, 2)
-    most = _NO_LIMIT if most_reports is None else most_reports
-    span = int(ends[-1] - begins[0]) if begins.size else 0
-    body = np.empty(kernels.frames_capacity(span, size, len(bounds)), np.uint8)
-    counts, verdicts = np.empty(begins.size, np.int64), np.empty(begins.size, np.uint8)
-    rules = (size, kernels.least_text(size, len(bounds)), most)
-    columns = data, begins, ends, header, rules, fields, body, counts, verdicts
-    json_first = begins.size > 0 and data[begins[0] : begins[0] + 1].tobytes() == bytes([wire.JSON_BEGINS])
-    total = kernels.read_frames(*columns, True if json_first else None)
-    if total == -2:  # only a stream that also has JSON compiles the parser
-        total = kernels.read_frames(*columns, True)
-    if total < 0:
-        raise ValueError(_BOUNDS.format(data.size))
-    reports = body[: total * size].view(oracle.report_dtype)
-    return _reject(oracle, reports, counts, verdicts, check_weight)
+    limits = _NO_LIMIT if most_reports is None else most_reports, check_weight
+    batch = _decode((stream,), _columns(buffer, begins, ends), (), None, *limits)
+    return Decoded(batch.reports[0], batch.counts, batch.verdicts)
 
 
 def decode_all(
@@ -255,118 +248,100 @@ def decode_all(
         most_reports: as for `decode`.
         check_weight: as for `decode`.
     """
-    if len(documents) == 1 and documents[0].segment is None and not retired:
-        return _single(
-            decode(documents[0], buffer, begins, ends, most_reports=most_reports, check_weight=check_weight)
-        )
-    data, begins, ends = _columns(buffer, begins, ends)
-    known = {one.fingerprint: i for i, one in enumerate(documents)}
-    segments = segments or Segments(())
-    m = begins.size
-    verdicts = np.zeros(m, np.uint8)
-    document, segment = np.full(m, -1, np.int16), np.zeros(m, np.int32)
-    plain: list[list[tuple[int, bytes]]] = [[] for _ in documents]
-    for i, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
-        found = _plain(data[begin:end].tobytes())
-        if isinstance(found, Reason):
-            verdicts[i] = VERDICTS.index(found, 1)
-            continue
-        mark, text, record = found
-        if mark in retired or mark not in known:
-            reason = Reason.RETIRED if mark in retired else Reason.FINGERPRINT
-        elif (text is None) != (documents[known[mark]].segment is None) or not is_segment(text or "DE"):
-            reason = Reason.SEGMENT
-        else:
-            document[i] = known[mark]
-            segment[i] = segments.index(text) if text else 0
-            plain[known[mark]].append((i, record))
-            continue
-        verdicts[i] = VERDICTS.index(reason, 1)
-    return _by_document(documents, plain, (verdicts, document, segment), (most_reports, check_weight))
+    limits = _NO_LIMIT if most_reports is None else most_reports, check_weight
+    return _decode(documents, _columns(buffer, begins, ends), retired, segments, *limits)
 
 
-def _by_document(
+def _decode(
     documents: Sequence[Decodable],
-    plain: list[list[tuple[int, bytes]]],
-    columns: tuple[npt.NDArray[np.uint8], npt.NDArray[np.int16], npt.NDArray[np.int32]],
-    limits: tuple[int | None, bool],
+    columns: _Columns,
+    retired: Collection[bytes],
+    segments: Segments | None,
+    most: int,
+    check_weight: bool,
 ) -> DecodedBatch:
-    verdicts, document, segment = columns
-    counts, reports = np.zeros(verdicts.size, np.int64), []
-    for given, records in zip(documents, plain, strict=True):
-        bounds = np.cumsum([0, *(len(record) for _, record in records)], dtype=np.int64)
-        joined, one = b"".join(record for _, record in records), _Plain(given.oracle, given.fingerprint)
-        decoded = decode(one, joined, bounds[:-1], bounds[1:], most_reports=limits[0], check_weight=limits[1])
-        places = np.array([i for i, _ in records], np.int64)
-        verdicts[places], counts[places] = decoded.verdicts, decoded.counts
-        reports.append(decoded.reports)
-    document[verdicts != 0], segment[verdicts != 0] = -1, 0
-    return DecodedBatch(verdicts, counts, document, segment, tuple(reports))
+    batch = None
+    data, begins, _ = columns
+    json_first = begins.size > 0 and data[begins[0] : begins[0] + 1].tobytes() == bytes([wire.JSON_BEGINS])
+    if len(documents) == 1 and documents[0].segment is None and not retired and not json_first:
+        batch = _decode_binary(documents[0], columns, most)
+    if batch is None:
+        batch = _decode_any(documents, columns, tuple(retired), segments or _NO_SEGMENTS, most)
+    for i, document in enumerate(documents):
+        batch = _reject(document.oracle, batch, i, check_weight)
+    return batch
 
 
-def _single(decoded: Decoded) -> DecodedBatch:
-    """Returns the batch of one document; O(1) if no record is rejected."""
-    m = decoded.counts.size
-    nowhere = np.broadcast_to(np.int16(0), m)
-    document = -(decoded.verdicts != 0).astype(np.int16) if decoded.verdicts.any() else nowhere
-    none = np.broadcast_to(np.int32(0), m)
-    return DecodedBatch(decoded.verdicts, decoded.counts, document, none, (decoded.reports,))
+def _decode_binary(document: Decodable, columns: _Columns, most: int) -> DecodedBatch | None:
+    """Decodes the records of one document; returns None if one is JSON."""
+    from ldp import kernels
+
+    data, begins, ends = columns
+    size, m = document.oracle.report_bytes, begins.size
+    span = int(ends[-1] - begins[0]) if m else 0
+    body = np.empty(kernels.frames_capacity(span, size, 0), np.uint8)
+    counts, verdicts = np.empty(m, np.int64), np.empty(m, np.uint8)
+    header = np.frombuffer(wire.header(document.fingerprint), np.uint8)
+    total = kernels.read_frames(*columns, header, (size, most), body, counts, verdicts)
+    if total == -1:
+        raise ValueError(_BOUNDS.format(data.size))
+    if total < 0:
+        return None
+    reports = body[: total * size].view(document.oracle.report_dtype)
+    of_document = np.ndarray(m, np.int16, _NOTHING, strides=0)  # m zeros, in no time
+    if verdicts.max(initial=0):
+        of_document = -(verdicts != 0).astype(np.int16)
+    return DecodedBatch(
+        verdicts, counts, of_document, np.ndarray(m, np.int32, _NOTHING, strides=0), (reports,)
+    )
 
 
-@dataclass(frozen=True)
-class _Plain:
-    oracle: Oracle
-    fingerprint: bytes
-    segment: None = None
+def _decode_any(
+    documents: Sequence[Decodable],
+    columns: _Columns,
+    retired: tuple[bytes, ...],
+    segments: Segments,
+    most: int,
+) -> DecodedBatch:
+    from ldp import kernels
 
-
-def _plain(record: bytes) -> tuple[bytes, str | None, bytes] | Reason:
-    """Splits a record into its fingerprint, its segment and the rest."""
-    if not record:
-        return Reason.EMPTY
-    if record[0] == wire.JSON_BEGINS:
-        return _plain_json(record)
-    if record[0] not in (1, 2):
-        return Reason.VERSION
-    if len(record) < wire.HEADER_BYTES:
-        return Reason.LENGTH
-    mark, text, rest = record[1:5], None, record[5:]
-    if record[0] == 2:
-        end = 1 + rest[0] if rest else 1
-        text, rest = rest[1:end].decode("latin-1"), rest[end:]
-        if not 1 <= len(text) == end - 1 <= LONGEST:
-            text = ":"  # malformed
-    return mark, text, wire.header(mark) + rest
-
-
-def _plain_json(record: bytes) -> tuple[bytes, str | None, bytes] | Reason:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(dict(pairs)) < len(pairs):
-            raise ValueError("a repeated key")
-        return dict(pairs)
-
-    try:
-        frame = json.loads(record.decode(), object_pairs_hook=unique)
-        if not frame.keys() <= {"fingerprint", "reports", "segment"}:
-            return Reason.JSON
-        mark = bytes.fromhex(frame["fingerprint"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return Reason.JSON
-    present, text = "segment" in frame, frame.pop("segment", None)
-    record = _ENCODER.encode(frame).encode()
-    ends = np.array([0, len(record)])
-    other = _Plain(GRR("1", 2), bytes(4) if any(mark) else b"\1\1\1\1")
-    form = decode(other, record, ends[:1], ends[1:]).reasons[0]
-    if form is not Reason.FINGERPRINT or (present and not isinstance(text, str)):
-        return Reason.JSON
-    return mark, (text or ":") if present else None, record
+    data, begins, ends = columns
+    m, span = begins.size, int(ends[-1] - begins[0]) if begins.size else 0
+    rules: list[tuple[int, ...]] = []
+    fields: list[tuple[int, int]] = []
+    place = 0
+    for document in documents:
+        oracle = document.oracle
+        bounds = [] if oracle.length is not None else [*oracle.fields.values()]
+        size, numbers = oracle.report_bytes, len(bounds)
+        last = len(fields) + numbers
+        rules.append(
+            (size, kernels.least_text(size, numbers), document.segment is not None, place, len(fields), last)
+        )
+        fields += [(bound, wire.bytes_below(bound)) for bound in bounds]
+        place += -(-kernels.frames_capacity(span, size, numbers) // _ALIGNED) * _ALIGNED
+    found = np.empty(m, np.int64), np.empty(m, np.uint8), np.empty(m, np.int16), np.empty(m, np.int32)
+    body, totals = np.empty(place, np.uint8), np.empty(len(documents), np.int64)
+    cells = segments_table(segments) if any(document.segment is not None for document in documents) else None
+    marks = marks_table(tuple(document.fingerprint for document in documents) + retired)
+    table, integers = np.array(rules, np.int64), np.array(fields, np.int64).reshape(-1, 2)
+    text = np.empty(kernels.TEXT_BYTES, np.uint8)
+    outputs = body, text, found, totals
+    if not kernels.read_documents(data, begins, ends, marks, table, integers, cells, most, *outputs):
+        raise ValueError(_BOUNDS.format(data.size))
+    reports = tuple(
+        body[start : start + total * size].view(document.oracle.report_dtype)
+        for document, (size, _, _, start, *_), total in zip(documents, rules, totals.tolist(), strict=True)
+    )
+    counts, verdicts, of_document, of_segment = found
+    return DecodedBatch(verdicts, counts, of_document, of_segment, reports)
 
 
 def _columns(
     buffer: bytes | bytearray | memoryview | npt.NDArray[np.uint8],
     begins: npt.NDArray[np.int64],
     ends: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+) -> _Columns:
     data = _frozen(np.frombuffer(buffer, np.uint8) if len(buffer) else np.empty(0, np.uint8))
     begins, ends = np.asarray(begins), np.asarray(ends)
     for name, bounds in (("begins", begins), ("ends", ends)):
@@ -377,26 +352,27 @@ def _columns(
     return data, _frozen(begins), _frozen(ends)
 
 
-def _reject(
-    oracle: Oracle,
-    reports: npt.NDArray[np.void],
-    counts: npt.NDArray[np.int64],
-    verdicts: npt.NDArray[np.uint8],
-    check_weight: bool,
-) -> Decoded:
+def _reject(oracle: Oracle, batch: DecodedBatch, i: int, check_weight: bool) -> DecodedBatch:
+    """Rejects records of document i with a report that is not allowed."""
+    reports = batch.reports[i]
     checks = {Reason.ONES: oracle.likely(reports)} if check_weight else {}
     checks |= {
         Reason.RATE: oracle.declared(reports),
         Reason.RANGE: oracle.check(reports),
     }  # a later reason overwrites an earlier one
     wrong = {reason: ~good for reason, good in checks.items() if not good.all()}
-    if wrong:
-        records = np.repeat(np.arange(counts.size), counts)  # the record of each report
-        for reason, bad in wrong.items():
-            verdicts[records[bad]] = VERDICTS.index(reason, 1)
-        reports = reports[verdicts[records] == 0]
-        counts[verdicts != 0] = 0
-    return Decoded(reports, counts, verdicts)
+    if not wrong:
+        return batch
+    of_document = batch.document.copy()
+    records = np.repeat(np.flatnonzero(of_document == i), batch.counts[of_document == i])
+    for reason, bad in wrong.items():
+        batch.verdicts[records[bad]] = VERDICTS.index(reason, 1)
+    kept = reports[batch.verdicts[records] == 0]
+    rejected = batch.verdicts != 0
+    of_document[rejected], batch.counts[rejected] = -1, 0
+    of_segment = np.where(rejected, 0, batch.segment).astype(np.int32)
+    all_reports = (*batch.reports[:i], kept, *batch.reports[i + 1 :])
+    return DecodedBatch(batch.verdicts, batch.counts, of_document, of_segment, all_reports)
 
 
 # json.dumps creates a new encoder in each call that has arguments
@@ -413,8 +389,10 @@ def _items(oracle: Oracle, reports: npt.NDArray[np.void]) -> list[Any]:
     return [list(numbers) for numbers in rows.tolist()]
 
 
-def _frame(stream: Stream, items: list[Any]) -> str:
-    return _ENCODER.encode({"fingerprint": stream.fingerprint.hex(), "reports": items})
+def _frame(stream: Stream, items: list[Any], segment: str | None) -> str:
+    segment = required(stream.segment, segment)
+    last = {} if segment is None else {"segment": segment}
+    return _ENCODER.encode({"fingerprint": stream.fingerprint.hex(), "reports": items, **last})
 
 
 def _sendable(oracle: Oracle, reports: npt.NDArray[np.void]) -> npt.NDArray[np.void]:

@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 LONGEST = 64
 """Most characters of a segment."""
+LONGEST_LEVEL = 32
+"""Most characters of a level."""
 REST = "~"
-_SEGMENT = re.compile(r"[A-Za-z0-9._-]{1,32}(:[A-Za-z0-9._-]{1,32})*", re.ASCII)
+HASH_MULTIPLIER = 0x9E3779B97F4A7C15
+"""Multiplier of the hash of segments in the kernel of frames."""
+SYNTAX = r"[A-Za-z0-9._-]{1,32}(:[A-Za-z0-9._-]{1,32})*"
+_SEGMENT = re.compile(SYNTAX, re.ASCII)
 
 
 def as_segment(name: str, value: object) -> str:
@@ -37,6 +43,32 @@ def as_segment(name: str, value: object) -> str:
 def is_segment(text: str) -> bool:
     """Returns whether a text is a segment."""
     return len(text) <= LONGEST and _SEGMENT.fullmatch(text) is not None
+
+
+def required(levels: str | None, segment: object) -> str | None:
+    """Returns the segment of a record, after a check against a document.
+
+    Args:
+        levels: the document's names of levels, or None.
+        segment: the segment, with as many levels; None if the document has no levels.
+
+    Example:
+        >>> required("country:app", "US:4.3"), required(None, None)
+        ('US:4.3', None)
+        >>> required("country:app", "US")
+        Traceback (most recent call last):
+        ValueError: segment is 'US'; the document has the levels country:app
+    """
+    if levels is None:
+        if segment is not None:
+            raise ValueError("a segment is given; the document needs the key segment, which names its levels")
+        return None
+    if segment is None:
+        raise ValueError(f"no segment is given; the document has the levels {levels}")
+    segment = as_segment("segment", segment)
+    if segment.count(":") != levels.count(":"):
+        raise ValueError(f"segment is {segment!r}; the document has the levels {levels}")
+    return segment
 
 
 class Segments:
@@ -65,16 +97,22 @@ class Segments:
         live = {as_segment("segment", text) for text in declared}
         gone = {as_segment("segment", text) for text in retired} - live
         inner = {prefix for text in live | gone for prefix in prefixes(text) if prefix != text}
-        rests = {_rest(prefix) for prefix in live | inner}
-        self.cells: tuple[str, ...] = ("", REST, *sorted(live | rests))
+        self._nodes = sorted(live | inner)
+        self.cells: tuple[str, ...] = ("", REST, *sorted(live | {_rest(node) for node in self._nodes}))
         self._index = {name: i for i, name in enumerate(self.cells)}
 
     def index(self, text: str) -> int:
         """Returns the index in `cells` of a segment's cell; O(its levels)."""
-        if text in self._index:
-            return self._index[text]
-        known = (self._index[_rest(prefix)] for prefix in prefixes(text) if _rest(prefix) in self._index)
-        return max(known, default=self._index[REST], key=lambda i: len(self.cells[i]))
+        known = (self._index.get(_rest(prefix), 1) for prefix in prefixes(text))
+        return self._index.get(text) or max(known, key=lambda i: len(self.cells[i]))
+
+    @cached_property
+    def nodes(self) -> list[tuple[str, int, int]]:
+        """The declared segments and their prefixes.
+
+        Each has the index of its own cell, or -1 if it is not declared, and the index of its rest.
+        """
+        return [(node, self._index.get(node, -1), self._index[_rest(node)]) for node in self._nodes]
 
 
 def prefixes(text: str) -> Iterator[str]:

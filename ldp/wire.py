@@ -10,6 +10,9 @@ A binary frame:
     report  one integer per field in the order of `Oracle.fields`, unsigned and little-endian, in 1, 2 or 4 bytes: the
             fewest that hold all integers below the field's bound. A vector (bits, indices) has one integer per element.
 
+If the document has the key ``segment``, the version is 0x02. The length of the segment in one byte, and the segment in
+ASCII, then follow the fingerprint.
+
 A frame whose first byte is ``{`` is JSON. Other first bytes are invalid. docs/reference/wire-format.md defines both
 formats for clients in other languages, and ``tests/vectors`` contains valid and invalid frames.
 """
@@ -17,6 +20,7 @@ formats for clients in other languages, and ``tests/vectors`` contains valid and
 from collections.abc import Iterable
 
 VERSION = 1
+SEGMENT_VERSION = 2
 FINGERPRINT_BYTES = 4
 HEADER_BYTES = 1 + FINGERPRINT_BYTES
 JSON_BEGINS = ord("{")
@@ -24,9 +28,11 @@ LARGEST_FRAME = 1_000_000
 """Largest frame in bytes, which fits a record under Kafka's default limits of about 2²⁰ bytes."""
 
 
-def header(fingerprint: bytes) -> bytes:
-    """Returns the header of binary frames with a fingerprint."""
-    return bytes([VERSION]) + fingerprint
+def header(fingerprint: bytes, segment: str | None = None) -> bytes:
+    """Returns the header of binary frames with a fingerprint and a segment."""
+    if segment is None:
+        return bytes([VERSION]) + fingerprint
+    return bytes([SEGMENT_VERSION]) + fingerprint + bytes([len(segment)]) + segment.encode()
 
 
 def bytes_below(bound: int) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import ldp
-from ldp import frames, wire
+from ldp import frames, segments, wire
 from ldp.consistency import METHODS
 from ldp.oracles import ORACLES, Oracle, RatedResponse
 from ldp.snapshot import Period, chunks
@@ -270,5 +270,11 @@ def _frame() -> Object:
         "properties": {
             "fingerprint": _ref("fingerprint"),
             "reports": {"type": "array", "minItems": 1, "oneOf": described},
+            "segment": {
+                "type": "string",
+                "description": "The segment; only if the document has the key segment, and then required.",
+                "maxLength": segments.LONGEST,
+                "pattern": f"^{segments.SYNTAX}$",
+            },
         },
     }

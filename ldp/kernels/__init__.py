@@ -17,7 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp.kernels.bits import count_bits, count_ones
-from ldp.kernels.frames import Verdict, frames_capacity, least_text, read_frames
+from ldp.kernels.frames import (
+    TEXT_BYTES,
+    Verdict,
+    frames_capacity,
+    least_text,
+    read_documents,
+    read_frames,
+)
 from ldp.kernels.hadamard import walsh_hadamard
 from ldp.kernels.hashing import count_mul32, count_xxh32, hash_mul32, hash_xxh32
 from ldp.kernels.partitioned import address_of, count_indices_partitioned, gather
@@ -26,6 +33,7 @@ from ldp.kernels.subsets import ascends, choose_subsets, count_indices
 __all__ = [
     "COUNT",
     "HASH",
+    "TEXT_BYTES",
     "Verdict",
     "address_of",
     "ascends",
@@ -42,6 +50,7 @@ __all__ = [
     "hash_xxh32",
     "is_compiled",
     "least_text",
+    "read_documents",
     "read_frames",
     "walsh_hadamard",
     "warm",
@@ -82,7 +91,10 @@ def warm() -> None:
     walsh_hadamard(state)
     data, bounds = np.zeros(1, np.uint8), np.zeros(0, np.int64)
     data.flags.writeable = bounds.flags.writeable = False  # the types that decode passes
-    reports, fields = np.zeros(1, np.uint8), np.zeros((0, 2), np.int64)
-    rest = data, (1, 1, 1), fields, reports, np.zeros(0, np.int64), np.zeros(0, np.uint8)
-    read_frames(data, bounds, bounds, *rest, None)
-    read_frames(data, bounds, bounds, *rest, True)
+    reports, counts = np.zeros(TEXT_BYTES, np.uint8), np.zeros(0, np.int64)
+    read_frames(data, bounds, bounds, data, (1, 1), reports, counts, reports)
+    slots, rows = np.zeros(1, np.int16), np.zeros((0, 6), np.int64)
+    found = counts, reports, slots, np.zeros(0, np.int32)
+    for segments in (None, (slots, np.zeros((0, 8), np.uint64), rows)):
+        tables = (slots, counts, 1), rows, rows, segments
+        read_documents(data, bounds, bounds, *tables, 1, reports, reports, found, counts)

@@ -3,6 +3,7 @@
 import json
 import string
 import struct
+from collections.abc import Collection, Sequence
 from fractions import Fraction
 from functools import cache
 from math import comb
@@ -69,30 +70,84 @@ def is_vector(oracle: Any, wire: bytes) -> Any:
 
 def read_one(stream: ldp.Stream, record: bytes, most: int | None) -> Any:
     """Returns a frame's reports as tuples or bytes, or the reason of its rejection."""
-    oracle = stream.oracle
-    bounds, size = bounds_of(oracle), size_of(oracle)
+    answer = read_any([stream], record, most)
+    return answer if isinstance(answer, str) else answer[2]
+
+
+def read_any(
+    documents: Sequence[ldp.Stream],
+    record: bytes,
+    most: int | None = None,
+    retired: Collection[bytes] = (),
+    declared: Collection[str] = (),
+) -> Any:
+    """Returns a frame's document, the cell of its segment and its reports, or the reason of its rejection."""
+    found = split_json(record) if record.startswith(b"{") else split_binary(record)
+    if isinstance(found, str):
+        return found
+    mark, segment, body = found
+    known = [stream.fingerprint for stream in documents]
+    if mark in retired:
+        return "retired"
+    if mark not in known:
+        return "fingerprint"
+    stream = documents[known.index(mark)]
+    if stream.segment is None and segment is not None:
+        return "segment"
+    if stream.segment is not None and (segment is None or not is_segment(segment)):
+        return "segment"
+    rows = rows_of_binary(stream, body, most) if isinstance(body, bytes) else rows_of_json(stream, body, most)
+    rows = rows if isinstance(rows, str) else checked(stream.oracle, rows)
+    return rows if isinstance(rows, str) else (known.index(mark), cell_of(segment, declared), rows)
+
+
+def is_segment(text: str) -> bool:
+    letters = set(string.ascii_letters + string.digits + "._-")
+    return len(text) <= 64 and all(
+        1 <= len(level) <= 32 and set(level) <= letters for level in text.split(":")
+    )
+
+
+def cell_of(segment: str | None, declared: Collection[str]) -> str:
+    """Returns the name of a segment's cell."""
+    if segment is None or segment in declared:
+        return segment or ""
+    levels = segment.split(":")
+    for n in range(len(levels), 0, -1):
+        if any(name.split(":")[:n] == levels[:n] for name in declared):
+            return ":".join(levels[:n]) + ":~"
+    return "~"
+
+
+def split_binary(record: bytes) -> Any:
+    """Returns the fingerprint, the segment and the bytes of the reports, or a reason."""
     if record == b"":
         return "empty"
-    if record.startswith(b"{"):
-        rows = read_json(stream, record, most, len(bounds) if bounds else None, size)
-    elif record[0] != 1:
+    if record[0] not in (1, 2):
         return "version"
-    elif len(record) < 5:
+    if len(record) < 5:
         return "length"
-    elif record[1:5] != stream.fingerprint:
-        return "fingerprint"
-    else:
-        if len(record) == 5 or (len(record) - 5) % size:
-            return "length"
-        form = struct.Struct(
-            "<" + "".join(_LETTERS[width(bound)] for bound in bounds) if bounds else f"{size}s"
-        )
-        rows = list(form.iter_unpack(record[5:]))
-        if len(rows) > (len(rows) if most is None else most):
-            return "many"
-        rows = rows if bounds else [wire for (wire,) in rows]
-    if isinstance(rows, str):
-        return rows
+    if record[0] == 1:
+        return record[1:5], None, record[5:]
+    text = record[6:][: record[5]] if len(record) > 5 else b""
+    whole = len(record) > 5 and len(text) == record[5]
+    return record[1:5], text.decode("latin-1") if whole else "", record[6 + len(text) :]
+
+
+def rows_of_binary(stream: ldp.Stream, body: bytes, most: int | None) -> Any:
+    bounds, size = bounds_of(stream.oracle), size_of(stream.oracle)
+    if body == b"" or len(body) % size:
+        return "length"
+    form = struct.Struct("<" + "".join(_LETTERS[width(bound)] for bound in bounds) if bounds else f"{size}s")
+    rows = list(form.iter_unpack(body))
+    if len(rows) > (len(rows) if most is None else most):
+        return "many"
+    return rows if bounds else [wire for (wire,) in rows]
+
+
+def checked(oracle: Any, rows: list[Any]) -> Any:
+    """Returns the reports, or the reason against one of them."""
+    bounds = bounds_of(oracle)
     if not bounds:
         if not all(is_vector(oracle, wire) for wire in rows):
             return "range"
@@ -108,7 +163,9 @@ def read_one(stream: ldp.Stream, record: bytes, most: int | None) -> Any:
     return rows
 
 
-def read_json(stream: ldp.Stream, record: bytes, most: int | None, width: int | None, size: int) -> Any:
+def split_json(record: bytes) -> Any:
+    """Returns the fingerprint, the segment and the items, or a reason."""
+
     class Bad:  # an object or a float at any position
         def __init__(self, read: Any) -> None:
             self.read = read
@@ -123,12 +180,14 @@ def read_json(stream: ldp.Stream, record: bytes, most: int | None, width: int | 
         )
     except (ValueError, RecursionError):
         return "json"
-    if len(frame.read) != 2 or {key for key, _ in frame.read} != {"fingerprint", "reports"}:
+    keys = sorted(key for key, _ in frame.read)
+    if keys not in (["fingerprint", "reports"], ["fingerprint", "reports", "segment"]):
         return "json"
     frame = dict(frame.read)
-    mark, items = frame["fingerprint"], frame["reports"]
+    mark, items, segment = frame["fingerprint"], frame["reports"], frame.get("segment", "")
     if (
         type(mark) is not str
+        or type(segment) is not str
         or len(mark) != 8
         or set(mark) - set("0123456789abcdef")
         or type(items) is not list
@@ -136,17 +195,22 @@ def read_json(stream: ldp.Stream, record: bytes, most: int | None, width: int | 
         or any(type(x) is str for item in items if type(item) is list for x in item)
     ):
         return "json"
-    if mark != stream.fingerprint.hex():
-        return "fingerprint"
+    return bytes.fromhex(mark), segment if "segment" in keys else None, items
+
+
+def rows_of_json(stream: ldp.Stream, items: list[Any], most: int | None) -> Any:
     if not items:
         return "length"
     if len(items) > (len(items) if most is None else most):
         return "many"
-    if width is None:
+    bounds, size = bounds_of(stream.oracle), size_of(stream.oracle)
+    if bounds is None:
         reports = [from_base64(item, size) if type(item) is str else None for item in items]
         return "json" if None in reports else reports
-    rows: list[Any] = [(item,) if width == 1 else item for item in items]
-    if any(not isinstance(row, list | tuple) or [type(x) for x in row] != [int] * width for row in rows):
+    rows: list[Any] = [(item,) if len(bounds) == 1 else item for item in items]
+    if any(
+        not isinstance(row, list | tuple) or [type(x) for x in row] != [int] * len(bounds) for row in rows
+    ):
         return "json"
     return [tuple(row) for row in rows]
 

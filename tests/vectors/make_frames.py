@@ -76,7 +76,10 @@ def bad_frames(stream):
     frame, text = stream.frame(*several), stream.text(*several)
     yield "no bytes", b"", "empty"
     yield "version 0", stream.frame(*several, version=0), "version"
-    yield "version 2", stream.frame(*several, version=2), "version"
+    yield "version 3", stream.frame(*several, version=3), "version"
+    yield "a segment", stream.frame(mark=stream.mark + b"\2DE", version=2) + frame[5:], "segment"
+    yield "a segment and no report", stream.frame(mark=stream.mark + b"\2DE", version=2), "segment"
+    yield "a segment, another fingerprint", b"\2" + mark[::-1] + b"\2DE" + frame[5:], "fingerprint"
     yield "JSON after a space", " " + text, "version"
     yield "JSON after a byte order mark", "\ufeff" + text, "version"
     yield "a JSON array", f"[{text}]", "version"
@@ -122,6 +125,8 @@ def bad_json(stream, types):
     yield "key missing", f'{{"fingerprint":"{mark}"}}', "json"
     yield "other key missing", f'{{"reports":[{item}]}}', "json"
     yield "empty object", "{}", "json"
+    yield "a segment", text[:-1] + ', "segment": "DE"}', "segment"
+    yield "a segment null", text[:-1] + ', "segment": null}', "json"
     yield "truncated", text[:-1], "json"
     yield "something after it", text + "x", "json"
     yield "single quotes", text.replace('"', "'"), "json"
@@ -194,6 +199,67 @@ def of_unary(stream):
     yield f"{d} ones, then a padding bit in another report", stream.frame(ones(d, d), padding), "range"
 
 
+def of_segments(stream):
+    """Records of a document with the key segment, whose records have the version 2."""
+    one, several, mark = stream.reports[0], stream.reports, stream.mark
+
+    def frame(segment, *reports, length=None):
+        head = bytes([len(segment) if length is None else length]) + segment.encode()
+        return stream.frame(*reports, mark=mark + head, version=2)
+
+    def text(segment, *reports):
+        return stream.text(*reports)[:-1] + f', "segment": {json.dumps(segment)}}}'
+
+    longest = ["A" * 32 + ":" + "z" * 31, "0:" * 31 + "9", "-._:" + "x" * 32, "DE", "US:4.3", "a"]
+    for segment in longest:
+        yield f"segment {segment}", frame(segment, *several), (segment, several)
+        yield f"JSON, segment {segment}", text(segment, one), (segment, [one])
+    first = stream.text(one)
+    yield "JSON, the segment first", '{"segment":"DE",' + first[1:], ("DE", [one])
+    yield "JSON, the segment in escapes", first[:-1] + ',"segm\\u0065nt":"\\u0044E"}', ("DE", [one])
+    yield "JSON, reports and then segment", stream.raw(f'[{json.dumps(one)}],"segment":"DE"'), ("DE", [one])
+    for segment in (
+        "",
+        ":",
+        "DE:",
+        ":DE",
+        "US::4",
+        "D E",
+        "DE~",
+        "DE\n",
+        "x" * 33,
+        "A" * 32 + ":" + "z" * 32,
+        "0:" * 33,
+    ):
+        yield f"segment {segment!a}", frame(segment, one), "segment"
+        yield f"JSON, segment {segment!a}", text(segment, one), "segment"
+    yield "segment Ü", frame("Ü", one), "segment"
+    yield "JSON, segment Ü", text("Ü", one), "segment"
+    yield "JSON, a segment with a zero byte", text("DE\0", one), "segment"
+    yield "no segment", stream.frame(*several), "segment"
+    yield "JSON, no segment", first, "segment"
+    yield "no length of the segment", frame("", one)[:5], "segment"
+    yield "truncated segment", frame("US:4.3")[:-1], "segment"
+    yield "a segment of 255 characters in a short record", frame("DE", one, length=255), "segment"
+    yield "no report", frame("DE"), "length"
+    yield "truncated report", frame("DE", one)[:-1], "length"
+    yield "malformed segment and a truncated report", frame("D E", one)[:-1], "segment"
+    yield "malformed segment, another fingerprint", b"\2" + mark[::-1] + frame("D E", one)[5:], "fingerprint"
+    yield "truncated fingerprint", frame("DE", one)[:4], "length"
+    yield "version 3", stream.frame(one, mark=mark + b"\2DE", version=3), "version"
+    beyond = stream.document["domain_size"]
+    yield "report out of range", frame("DE", one, beyond), "range"
+    yield "JSON, report out of range", text("DE", one, beyond), "range"
+    for segment in (7, None, ["DE"], {}, True):
+        yield f"JSON, segment {json.dumps(segment)}", text(segment, one), "json"
+    yield "JSON, two segments", text("DE", one)[:-1] + ',"segment":"DE"}', "json"
+    yield "JSON, a segment and another key", text("DE", one)[:-1] + ',"app":"DE"}', "json"
+    yield "JSON, malformed segment and a report of a wrong type", text("D E", None), "json"
+    yield "JSON, malformed segment and a report of another protocol", text("D E", [1, 2]), "segment"
+    yield "JSON, a report of another protocol", text("DE", [1, 2]), "json"
+    yield "JSON, malformed segment and no report", text("D E"), "segment"
+
+
 def ones(number, d):
     """A report with this many 1 bits, at the highest values."""
     return ((1 << d) - (1 << d - number)).to_bytes(-(-d // 8), "little").hex()
@@ -255,6 +321,7 @@ NO_BITS = [
 GRR = {"protocol": "grr", "epsilon": "1/1", "domain_size": 845}
 LABELS = {"protocol": "grr", "epsilon": "1/2", "domain_size": 3, "labels": ["rouge", "grün", "青"]}
 OLH = {"protocol": "olh", "epsilon": "1/1", "domain_size": 845, "g": 4, "hash": "mul32"}
+SEGMENTS = {"protocol": "grr", "epsilon": "1/1", "domain_size": 845, "segment": "country:app"}
 WIDE = {"protocol": "olh", "epsilon": "6/1", "domain_size": 100, "g": 404, "hash": "xxh32"}
 OUE = {"protocol": "oue", "epsilon": "1/1", "domain_size": 100}
 SUE = {"protocol": "sue", "epsilon": "1/1", "domain_size": 100}
@@ -275,6 +342,7 @@ STREAMS = {
     "olh": (Stream(OLH, "<IB", [[0x12345678, 2], [0, 0], [(1 << 32) - 1, 3]]), of_olh, NO_PAIR, [1, 4]),
     "olh-wide": (Stream(WIDE, "<IH", [[0x01020304, 403], [0, 256]]), of_olh, ["[7,1,0]"], [1, 404]),
     "most-reports": (Stream(GRR, "<H", [7, 0, 844], most=3), of_many, ["[7]"], 845),
+    "segments": (Stream(SEGMENTS, "<H", [7, 0, 844]), of_segments, None, None),
     "oue": (unary(OUE), of_unary, NO_BITS, "00" * 12 + "10"),
     "sue": (unary(SUE), of_unary, NO_BITS, "00" * 12 + "10"),
 }
@@ -282,6 +350,9 @@ STREAMS = {
 
 def records(name):
     stream, ranges, types, beyond = STREAMS[name]
+    if name == "segments":
+        yield from of_segments(stream)
+        return
     yield from good(stream)
     yield from bad_frames(stream)
     yield from ranges(stream)
@@ -299,6 +370,8 @@ def line(what, content, outcome):
     made = {"what": what} | ({"hex": content.hex()} if isinstance(content, bytes) else {"text": content})
     if isinstance(outcome, str):
         return json.dumps(made | {"reason": outcome})
+    if isinstance(outcome, tuple):
+        made["segment"], outcome = outcome
     return json.dumps(made | {"reports": [fields(report) for report in outcome]})
 
 

@@ -106,6 +106,8 @@ def text(chance: random.Random, stream: ldp.Stream) -> bytes:
         )
     value = string(chance, mark) if not odd(chance, 0.03) else other(chance)
     members = [(string(chance, "fingerprint"), value), (string(chance, "reports"), items(chance, stream))]
+    if odd(chance, 0.05):
+        members.append((string(chance, "segment"), string(chance, chance.choice(["DE", "US:4.3", "", "é"]))))
     if odd(chance, 0.2):
         members.reverse()
     if odd(chance, 0.06):

@@ -12,6 +12,7 @@ import ldp
 from ldp import frames, kernels
 from ldp.oracles import ORACLES
 from ldp.oracles.olh import HASHES
+from ldp.segments import Segments
 from tests.long.fuzz import json_frames
 from tests.support.reading import bounds_of, read_one, rows_of, weight_bounds
 from tests.support.wire_vectors import FOLDER, streams
@@ -21,7 +22,7 @@ VECTORS = streams("frames") + EVERY + streams("channels")
 STREAMS = {vector["name"]: ldp.Stream.from_document(vector["name"], vector["document"]) for vector in VECTORS}
 MOST = {vector["name"]: vector["most_reports"] for vector in VECTORS if "most_reports" in vector}
 
-ONE_DOCUMENT = set(frames.Reason) - {"retired", "segment"}
+ONE_DOCUMENT = set(frames.Reason) - {"retired"}
 
 
 def columns(records):
@@ -68,6 +69,9 @@ def test_vectors_are_decoded_and_rejected_as_recorded(vector):
             assert decoded.reasons == {}, item["what"]
             assert rows_of(decoded.reports) == [as_row(report) for report in item["reports"]]
             assert decoded.counts.tolist() == [len(item["reports"])]
+            segments = Segments([item["segment"]] if "segment" in item else [])
+            decoded = frames.decode_all([stream], *columns([record_of(item)]), segments=segments)
+            assert segments.cells[decoded.segment[0]] == item.get("segment", "")
 
 
 @pytest.mark.parametrize("vector", EVERY, ids=lambda vector: vector["name"])
@@ -98,15 +102,18 @@ def test_every_reason_has_a_vector():
 def test_encode_reproduces_the_vectors(vector):
     stream = STREAMS[vector["name"]]
     for item in (item for item in vector["records"] if "reports" in item):
+        if "segment" in item and item["segment"].count(":") != stream.segment.count(":"):
+            continue  # the server accepts any number of levels
         rows = [as_row(report) for report in item["reports"]]
         dtype = stream.oracle.report_dtype
         reports = (
             np.frombuffer(b"".join(rows), dtype) if isinstance(rows[0], bytes) else np.array(rows, dtype)
         )
         if "hex" in item:
-            assert frames.encode(stream, reports).hex() == item["hex"]
+            assert frames.encode(stream, reports, item.get("segment")).hex() == item["hex"]
         else:
-            assert json.loads(frames.encode_json(stream, reports)) == json.loads(item["text"])
+            made = frames.encode_json(stream, reports, item.get("segment"))
+            assert json.loads(made) == json.loads(item["text"])
 
 
 def test_a_record_with_too_many_reports_is_rejected_completely():
@@ -302,10 +309,14 @@ def test_decoding_never_writes_beyond_its_buffer(oracle, most):
         room = kernels.frames_capacity(len(data), size, len(fields))
         reports = np.full(room + 10_000, 0xA5, np.uint8)
         counts, verdicts = np.empty(len(records), np.int64), np.empty(len(records), np.uint8)
-        rules = (size, kernels.least_text(size, len(fields)), most)
-        header = np.frombuffer(b"\x01" + stream.fingerprint + stream.fingerprint.hex().encode(), np.uint8)
-        outputs = fields, reports, counts, verdicts, True
-        total = kernels.read_frames(np.frombuffer(data, np.uint8), begins, ends, header, rules, *outputs)
+        rules = [[size, kernels.least_text(size, len(fields)), 0, 0, 0, len(fields)]]
+        mark = np.array([int.from_bytes(stream.fingerprint, "little")])
+        tables = (np.zeros(1, np.int16), mark, 1), np.array(rules), fields, None
+        found = counts, verdicts, np.empty(len(records), np.int16), np.empty(len(records), np.int32)
+        text, totals = np.full(kernels.TEXT_BYTES, 0xA5, np.uint8), np.empty(1, np.int64)
+        records_ = np.frombuffer(data, np.uint8), begins, ends
+        assert kernels.read_documents(*records_, *tables, most, reports, text, found, totals)
+        total = int(totals[0])
         assert (reports[room:] == 0xA5).all()
         assert total == counts.sum() == counts[verdicts == 0].sum()
         assert counts[0] == (3000 if most > 1 and texts[0] == [sound] * 3000 else 0)
@@ -316,16 +327,14 @@ def test_false_bounds_are_detected_before_writing_beyond_the_buffer():
     stream = ldp.Stream("s", ldp.GRR("1", 200))
     header = np.frombuffer(b"\x01" + stream.fingerprint, np.uint8)
     data = np.frombuffer(header.tobytes() + bytes(5000), np.uint8)
-    reports, fields = np.full(10_000, 0xA5, np.uint8), np.array([[200, 1]])
+    reports = np.full(10_000, 0xA5, np.uint8)
     begins, ends = np.array([0, 0]), np.array([5000, 8])
     columns = np.empty(2, np.int64), np.empty(2, np.uint8)
-    assert (
-        kernels.read_frames(data, begins, ends, header, (1, 2, 1 << 62), fields, reports, *columns, None)
-        == -1
-    )
+    assert kernels.read_frames(data, begins, ends, header, (1, 1 << 62), reports, *columns) == -1
     assert (reports[kernels.frames_capacity(8, 1, 1) :] == 0xA5).all()
-    with pytest.raises(ValueError, match="ascend"):
-        frames.decode(stream, data, begins, ends)
+    for documents in ([stream], [stream, STREAMS["olh"]]):
+        with pytest.raises(ValueError, match="ascend"):
+            frames.decode_all(documents, data, begins, ends)
 
 
 @pytest.mark.parametrize("name", ["frames", "channels"])
