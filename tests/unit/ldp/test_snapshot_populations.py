@@ -456,3 +456,19 @@ def test_rows_of_a_population_have_the_reports_of_their_labels():
         for method in ("base", "norm")
         for query, rank in (("", 7), ("every", 7), ("none has", 1))
     ]
+
+
+def test_long_vectors_of_populations_are_rounded_except_those_of_base():
+    d = snapshot.INLINE + 1
+    labels = [f"value {i}" for i in range(d)]
+    never = ldp.Stream("colours", ldp.GRR("1", 2), ["value 0", "unknown"])
+    fleet = Fleet((ldp.Stream("colours", ldp.OUE("1", d), labels), never))
+    exact = taken(fleet, [[3] * d, None], queries=[TopQuery("most", 3)], methods=["base", "norm"])
+    short = snapshot.rounded(exact)
+    assert snapshot.assemble("colours", messages(short)) == short
+    np.testing.assert_array_equal(short.bodies["base"].frequencies, exact.bodies["base"].frequencies)
+    for vector in (short.bodies["norm"].frequencies, short.bodies["base"].low):
+        assert np.isnan(vector[-1])
+        np.testing.assert_array_equal(vector[:-1].astype(np.float32), vector[:-1])
+    size = sum(len(body) for key, (_, body) in messages(short).items() if key.startswith("colours/all/norm/"))
+    assert size < 2 * 4 * d + 99  # frequencies and known

@@ -18,6 +18,8 @@ VECTORS = [
     json.loads((STORED / f"{name}.json").read_text(encoding="utf-8"))
     for name in ("plain", "chunked", "of-a-file")
 ]
+POPULATION = json.loads((STORED.parent / "snapshot-schema-2/population.json").read_text(encoding="utf-8"))
+PARTS = [pytest.param(said, id=f"{said['name']} {said['window'] or ''}") for said in POPULATION["snapshots"]]
 SNAPSHOTS = [pytest.param(vector, id=vector["name"]) for vector in VECTORS]
 
 
@@ -98,13 +100,58 @@ def test_published_windows_are_rewritten_byte_for_byte(said):
         assert part.body == value(message)
 
 
-def test_a_topic_with_windows_follows_the_schema_and_lists_them():
+def test_topics_follow_the_schema():
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    for vector in (WITH_WINDOWS, POPULATION):
+        for key, (headers, body) in topic(vector).items():
+            if headers["content-type"] == b"application/json" and "/labels/" not in key:
+                validator.validate(json.loads(body))
+
+
+def test_a_topic_with_windows_lists_them():
     received = topic(WITH_WINDOWS)
     assert snapshot.windows("colours", received) == sorted(
         (read_window(said).window for said in WITH_WINDOWS["windows"] if said["start"] is not None),
         key=lambda window: (window.name, window.start),
     )
-    validator = jsonschema.Draft202012Validator(SCHEMA)
-    for headers, body in received.values():
-        if headers["content-type"] == b"application/json":
-            validator.validate(json.loads(body))
+
+
+def read_part(said):
+    everything = topic(POPULATION)
+    if said["window"] is None:
+        return snapshot.assemble(said["name"], everything)
+    return snapshot.assemble_window(said["name"], everything, *said["window"])
+
+
+@pytest.mark.parametrize("said", PARTS)
+def test_published_populations_and_parts_are_read(said):
+    read, e, counts_of = read_part(said), float(np.e), iter(said["counts"])
+    sums, known = dict.fromkeys(read.labels, 0.0), dict.fromkeys(read.labels, 0)
+    for document in POPULATION["documents"]:
+        if "@" in said["name"] and document["labels"] != list(read.labels):
+            continue
+        counts = next(counts_of)
+        for label, count in zip(document["labels"], counts or (), strict=False):
+            # GRR: the share f of the users of the document gives count / n = (f·(e − 1) + 1) / (e + 2)
+            sums[label] += count * (e + 2) - sum(counts)
+            known[label] += sum(counts)
+    assert read.reports == max(known.values())
+    expected = [sums[label] / (e - 1) / n if n else np.nan for label, n in known.items()]
+    for name, body in read.bodies.items():
+        of_post_pos = np.maximum(expected, 0) if name == "post-pos" else expected
+        if name != "norm-sub":
+            np.testing.assert_allclose(body.frequencies, of_post_pos, atol=1e-9)
+    assert (read.known is None) == (len({*known.values()}) == 1)
+    if read.known is not None:
+        assert read.known.tolist() == [*known.values()]
+
+
+@pytest.mark.parametrize("said", PARTS)
+def test_published_populations_and_parts_are_rewritten_byte_for_byte(said):
+    read = read_part(said)
+    encode = snapshot.encode if said["window"] is None else snapshot.encode_window
+    messages = {message["key"]: message for message in POPULATION["messages"]}
+    for part in encode(read, POPULATION["inline"], POPULATION["chunk"]):
+        message = messages[part.key]
+        assert {name: text.decode() for name, text in part.headers(read.sequence)} == message["headers"]
+        assert part.body == value(message)
