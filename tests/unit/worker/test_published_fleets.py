@@ -1,16 +1,23 @@
 """Publishing of several documents and segments, against a recount by the test's own code."""
 
+import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 
 import ldp
+from ldp import snapshot
 from ldp.query import SetQuery, TopQuery
+from ldp.snapshot import Message
+from tests.unit.ldp.test_snapshot import SCHEMA
 from tests.unit.worker.fleets import NEW, OLD, OTHER, SECOND, Fleet, Sent
 from worker.counting.rules import Status
+from worker.kafka.snapshots.index import SnapshotIndex
 
 DOCUMENTS = (OLD, NEW, OTHER)
 NAMES = [document.fingerprint.hex() for document in DOCUMENTS]
@@ -70,6 +77,37 @@ def test_a_fleet_is_published_as_it_is_recounted(seed: int) -> None:
             else:
                 assert name == "fleet"
     assert any("@" in name for name, *_ in finals)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_readers_list_the_published_parts_and_all_messages_follow_the_schema(seed: int) -> None:
+    rng, world = random.Random(seed), Fleet(DOCUMENTS)
+    parts = [snapshot.part_of("fleet", document=name) for name in NAMES]
+    index, send, offset = SnapshotIndex(["fleet", *parts]), world.publish, count()
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+
+    def publish(sequence: int, messages: Sequence[Message], rows: Sequence[object]) -> None:
+        for message in messages:
+            if message.body:
+                validator.validate(json.loads(message.body))
+            index.take(message.key, dict(message.headers(sequence)), message.body or None, next(offset))
+        send(sequence, messages, rows)
+
+    world.publish = publish  # type: ignore[method-assign]
+    world.tick()
+    for second in range(2, 9):
+        fill(world, rng, second, 20)
+        passed(world, second)
+        world.tick()
+        for name in ("fleet", *parts):
+            there = [key.split("/")[1:] for key in world.keys if key.startswith(f"{name}/")]
+            windows = {
+                (place[0], int(place[1])) for place in there if place[-1] == "base" and len(place) == 3
+            }
+            listed = {key for key in index.of(name) if key != ("all", None)}
+            assert listed == windows, name
+            assert (("all", None) in index.of(name)) == (f"{name}/head" in world.keys)
+    assert any(len(index.of(part)) > 2 for part in parts)
 
 
 def test_a_part_is_published_from_a_number_of_reports_on_and_after_as_many_more() -> None:
