@@ -1,7 +1,7 @@
 """Streams of a configuration."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import ldp
@@ -48,22 +48,6 @@ class Served:
     def stream(self) -> ldp.Stream:
         """The newest document, which new clients hold."""
         return self.fleet.documents[0]
-
-    def queries_of(self, fleet: ldp.Fleet) -> tuple[ldp.query.Query, ...]:
-        """Returns the queries with the joined indices of another fleet.
-
-        The fleet has the labels of the configured one, in any order.
-        """
-        labels, there = self.fleet.labels, fleet.labels
-        if labels is None or there is None or labels == there:
-            return self.queries
-        index = {label: i for i, label in enumerate(there)}
-        return tuple(
-            replace(query, values=tuple(index[labels[i]] for i in query.values))
-            if isinstance(query, ldp.query.SetQuery)
-            else query
-            for query in self.queries
-        )
 
     @property
     def cost(self) -> Cost | None:

@@ -125,15 +125,6 @@ def test_queries_of_several_documents_name_labels():
     assert asked(bits, values=[4]) == (SetQuery("q", (4,)),)
 
 
-def test_queries_follow_their_labels_into_another_order():
-    queries = (SetQuery("q", (3, 0)), TopQuery("t", 2))
-    served = Served(ldp.Fleet((NEW, OLD)), "reports", queries)
-    assert served.queries_of(ldp.Fleet((NEW, OLD))) is queries
-    recorded = ldp.Fleet((OLD, NEW))
-    assert recorded.labels == ("red", "blue", "grey", "green")
-    assert served.queries_of(recorded) == (SetQuery("q", (2, 1)), TopQuery("t", 2))
-
-
 def test_costs_of_several_documents_are_added():
     windowing = Windowing(("all", "1h"))
     configured = RequestedRule(limits=replace(RequestedRule().limits, windowing=windowing))
