@@ -3,6 +3,7 @@
 import json
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -22,6 +23,7 @@ from worker.counting.partition_state import PartitionState
 from worker.counting.ports import StateLost
 from worker.kafka.client.topics import Topic
 from worker.kafka.reports.reader import NewestReports
+from worker.kafka.snapshots import reader as snapshot_reader
 
 OLD = ldp.Stream("s", ldp.GRR("1", 3), ["red", "blue", "grey"])
 NEW = ldp.Stream("s", ldp.OUE("2", 3), ["blue", "green", "red"])
@@ -196,13 +198,28 @@ def _ship(found, ship):
     return assess_documents(Served(ONE, "reports"), found, Head(), {}, None if ship is None else ship[1])
 
 
-def test_the_command_prints_configured_and_recorded_documents(command):
+def test_the_command_prints_configured_and_recorded_documents(command, monkeypatch):
+    published = {}
+
+    @contextmanager
+    def reader(_, name):
+        snapshot = SimpleNamespace(labels=published[name]) if name in published else None
+        yield SimpleNamespace(catch_up=lambda _: True, latest=lambda _: snapshot)
+
+    monkeypatch.setattr(snapshot_reader, "SnapshotReader", reader)
     found = command("document")
     assert (found.exit_code, json.loads(found.stdout)) == (0, OLD.document())
     assert command("document", "--fingerprint", OLD.fingerprint.hex()).stdout == found.stdout
-    found = command("document", "--fingerprint", NEW.fingerprint.hex())
+    new = NEW.fingerprint.hex()
+    found = command("document", "--fingerprint", new)
     assert (found.exit_code, found.stdout.strip()) == (0, NEW.hashed.decode())
-    assert "labels, if any, are recorded only as their SHA-256" in found.stderr
+    assert "without its labels: only their SHA-256 is recorded" in found.stderr
+    published[f"s@{new}"] = NEW.labels
+    found = command("document", "--fingerprint", new)
+    assert (found.exit_code, json.loads(found.stdout)) == (0, NEW.document())
+    assert "labels" not in found.stderr
+    published.update({f"s@{new}": (), "s": [*NEW.labels, "grey"]})
+    assert json.loads(command("document", "--fingerprint", new).stdout) == NEW.document()
     found = command("document", "--fingerprint", "01234567")
     names = f"{OLD.fingerprint.hex()}, {NEW.fingerprint.hex()}"
     assert (found.exit_code, found.stdout) == (2, "")
