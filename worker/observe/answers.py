@@ -4,6 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
+import numpy.typing as npt
+
 from ldp.snapshot import Snapshot
 from ldp.terminal import printable
 from worker.observe.metrics import Metrics
@@ -41,7 +44,7 @@ class Shown:
             len(snapshot.cut.gaps),
             len(snapshot.cut.uncounted),
             snapshot.std_error,
-            float(snapshot.bodies["base"].frequencies.sum()),
+            float(np.nansum(snapshot.bodies["base"].frequencies)),
             sum_deviation,
             dict([*_values(snapshot), *_queries(snapshot)]),
         )
@@ -83,7 +86,7 @@ def _values(snapshot: Snapshot) -> Iterator[tuple[Series, float]]:
         ("value_anytime_low", base.anytime_low),
         ("value_anytime_high", base.anytime_high),
     )
-    for value in snapshot.estimate().most_frequent(MOST_VALUES).tolist():
+    for value in _most_frequent(base.frequencies).tolist():
         label = str(value) if snapshot.labels is None else printable(snapshot.labels[value])[:LONGEST_LABEL]
         # the value's number keeps series apart if shortened labels are equal
         named = snapshot.stream, str(value), label
@@ -92,6 +95,14 @@ def _values(snapshot: Snapshot) -> Iterator[tuple[Series, float]]:
         for gauge, end in ends:
             if end is not None:
                 yield (gauge, named), float(end[value])
+
+
+def _most_frequent(frequencies: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+    """Returns the most frequent values with a known frequency; O(d)."""
+    known = np.flatnonzero(~np.isnan(frequencies))
+    shares, k = frequencies[known], min(MOST_VALUES, known.size)
+    found = np.flatnonzero(shares >= np.partition(shares, -k)[-k])
+    return known[found[np.argsort(-shares[found], kind="stable")[:k]]]
 
 
 def _queries(snapshot: Snapshot) -> Iterator[tuple[Series, float]]:

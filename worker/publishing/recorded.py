@@ -12,6 +12,7 @@ from typing import Self
 import ldp
 from ldp.fleet import FleetEstimate
 from ldp.query import Query, SetQuery
+from ldp.segments import prefixes
 from ldp.snapshot import Period, part_of
 from worker.counting import rules
 from worker.counting.cells import Cell, Segment
@@ -83,17 +84,6 @@ class Recorded:
     def fingerprints(self) -> list[str]:
         """The fingerprints of the documents, in order."""
         return [document.fingerprint.hex() for document in self.fleet.documents]
-
-
-def prefixes(name: Segment) -> list[Segment]:
-    """Returns a segment and all segments that include it.
-
-    Example:
-        >>> prefixes("US:4.3"), prefixes("US:~"), prefixes("~")
-        (['US', 'US:4.3'], ['US', 'US:~'], ['~'])
-    """
-    levels = name.split(":")
-    return [":".join(levels[:n]) for n in range(1, len(levels) + 1)]
 
 
 @dataclass(frozen=True)

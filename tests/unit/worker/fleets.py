@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -14,16 +15,18 @@ import numpy as np
 import ldp
 from ldp.snapshot import Incomplete, Message, Snapshot, assemble, assemble_window
 from ldp.snapshot.assembling import assemble_released
-from tests.support.memory.process import Silence
 from worker.counting import layout
 from worker.counting.cells import CellKey
 from worker.counting.documents import Document
 from worker.counting.head import Head
 from worker.counting.lineage import lineage_of
 from worker.counting.partition_state import PartitionState
-from worker.counting.ports import Events, Metadata, StoredPartition
+from worker.counting.ports import Metadata, StoredPartition
 from worker.counting.rules import RecordLimits, RequestedRule, Rule, Status
 from worker.counting.windows import Pane, Windowing
+from worker.observe.events import StreamEvents
+from worker.observe.metrics import Metrics
+from worker.observe.progress import SERVING, Progress
 from worker.publishing.planning import Content
 from worker.publishing.publisher import Group, Publisher
 from worker.publishing.recommender import Recommender
@@ -58,11 +61,14 @@ class Fleet:
         self.states = [self._fresh() for _ in range(2)]
         self.metadata = [layout.initial(lineage_of("g", "t"), state) for state in self.states]
         self.blobs: list[dict[str, bytes]] = [{} for _ in self.states]
+        self.clock = 0.0
         self.told = list[tuple[str, dict[str, Any]]]()
         self.content = {"retain": 3 * SECOND, "parts_fewest": 4, **content}
         self.configured = [OTHER, NEW, OLD]
         for document in documents[1:]:
             self.add(document)
+        self.progress = Progress(lambda: self.clock)
+        self.progress.state = SERVING
         self.restart()
 
     def _fresh(self) -> PartitionState:
@@ -70,16 +76,10 @@ class Fleet:
 
     def restart(self) -> None:
         """Starts a publisher that takes over."""
-        world = self
-
-        class Told(Silence):
-            def warning(self, event: str, **facts: Any) -> None:
-                world.told.append((event, facts))
-
-            def publish_failed(self, error: Exception) -> None:
-                world.told.append(("failed", {"error": str(error)}))
-
-        events = cast(Events, Told())
+        logger = SimpleNamespace(
+            info=lambda *_, **__: None, warning=lambda event, **facts: self.told.append((event, facts))
+        )
+        events = StreamEvents("fleet", Metrics(), self.progress, cast(Any, logger))
         fleet = ldp.Fleet(tuple(self.configured))
         self.publisher = Publisher(
             fleet,

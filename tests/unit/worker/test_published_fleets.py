@@ -201,14 +201,21 @@ def test_a_publisher_without_a_recorded_document_waits() -> None:
         world.tick()
     assert len(world.messages) == 1
     name = NAMES[1]
-    failed = ("failed", {"error": f"document {name} is recorded and the configuration does not name it"})
-    remedy = "list it in documents or retired"
+    error, remedy = (
+        f"document {name} is recorded and the configuration does not name it",
+        "list it in documents or retired",
+    )
+    failed = ("snapshot.retry", {"error": error, "remedy": remedy})
     assert world.told == [("documents.unnamed", {"documents": [name], "remedy": remedy}), failed, failed]
+    world.clock = 21.0
+    world.tick()
+    world.progress.heartbeat()
+    assert world.progress.describe() == f"publishing has failed for 21 s: {error}. Remedy: {remedy}"
     world.configured = [NEW, OLD]
     world.restart()
     world.tick()
     world.demand(world.read())
-    assert len(world.told) == 3
+    assert len(world.told) == 4
 
 
 def test_a_document_of_the_head_must_be_named_too() -> None:

@@ -196,5 +196,5 @@ def test_a_limit_refuses_segments() -> None:
     world.count(0, sliced, 0, 0, "DE")
     world.tick()
     error = "fewest_new cannot limit the published counts of segments, but DE is counted"
-    assert world.told == [("failed", {"error": error})]
+    assert [(event, facts["error"]) for event, facts in world.told] == [("snapshot.retry", error)]
     assert not world.messages
