@@ -144,6 +144,11 @@ def mirrored(
     offset = 0 if counted is None else counted.offset
     if left := end - offset:
         raise Refused(f"partition {partition}: {left} offset{'s are' if left > 1 else ' is'} not counted yet")
+    if counted is not None and (len(counted.documents) > 1 or counted.document.segment is not None):
+        what = f"{len(counted.documents)} documents" if len(counted.documents) > 1 else "segments"
+        raise Refused(
+            f"partition {partition}: the counts have {what}; a state file has one document, without segments"
+        )
     if counted is None or not mirror_end:
         if counted is not None and counted.total().reports:
             raise Refused(f"partition {partition}: the mirror is empty")

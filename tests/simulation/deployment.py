@@ -590,7 +590,9 @@ class Worker(Process):
         self.ended = Stopping(world, self._demand_let_go)
         self.commits = Commits(self.ownership, COMMIT_SECONDS, cast(Any, Threads(world, self)), clock)
         counting = self.log, self.ownership, self.commits, self.progress
-        self.loop = Loop(stream, topic, *counting, events, 1.0, self.stopping, clock, world.sleep)
+        self.loop = Loop(
+            ldp.Fleet((stream,)), topic, *counting, events, 1.0, self.stopping, clock, world.sleep
+        )
         world.start(self, "poll", self._poll)
         world.start(self, "publish", self._publish)
         world.note("a worker starts", f"{name} with {configured}")

@@ -46,7 +46,7 @@ class Accepting:
             Segments(names.segments.keys() - closed, closed),
         )
 
-    @property
+    @cached_property
     def plain(self) -> bool:
         """Whether all reports have one document, without segments."""
         return len(self.documents) == 1 and self.documents[0].segment is None
@@ -94,6 +94,8 @@ class Accepted:
         if not decoded.verdicts.any():
             return cls(accepting, *columns, decoded.reports, None)
         at = np.flatnonzero(decoded.verdicts == 0)
+        if accepting.plain:
+            return cls(accepting, times[at], decoded.counts[at], *columns[2:], decoded.reports, at)
         return cls(
             accepting,
             times[at],

@@ -66,7 +66,7 @@ class Loop:
 
     def __init__(
         self,
-        stream: ldp.Stream,
+        fleet: ldp.Fleet,
         topic: str,
         log: Polled,
         ownership: Ownership,
@@ -78,7 +78,7 @@ class Loop:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        self._stream, self._topic, self._log = stream, topic, log
+        self._fleet, self._topic, self._log = fleet, topic, log
         self._ownership, self._commits = ownership, commits
         self._progress, self._events = progress, events
         self._look_every = min(_LOOK_SECONDS, look_every)
@@ -140,7 +140,9 @@ class Loop:
 
     def _count(self, polled: deque[Batch]) -> float:
         """Counts slices for about `_COUNT_SECONDS`; returns the elapsed seconds."""
-        oracle = self._stream.oracle
+        oracle = max(
+            (each.oracle for each in self._fleet.documents), key=lambda one: one.cost / one.report_bytes
+        )
         size, cost = oracle.report_bytes, oracle.cost
         began = self._clock()
         while polled and not self._stopping.is_set() and self._clock() < began + _COUNT_SECONDS:

@@ -214,7 +214,7 @@ class StreamWorker:
 
     def _loop(self, log: KafkaLog, ownership: Ownership, commits: Commits) -> Loop:
         return Loop(
-            self._served.stream,
+            self._served.fleet,
             self._served.topic,
             log,
             ownership,

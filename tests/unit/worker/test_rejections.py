@@ -10,10 +10,12 @@ from rich.console import Console
 import ldp
 from ldp import frames
 from worker.cli import dead_letters
+from worker.counting.accepted import Accepting
 from worker.counting.applied import Applied
 from worker.counting.columns import Batch, Columns
-from worker.counting.rejections import EVERY_SECONDS, GATHER_SECONDS, Rejections, reasons
-from worker.counting.rules import MOST_REPORTS, RecordLimits
+from worker.counting.documents import of_fleet
+from worker.counting.rejections import EVERY_SECONDS, GATHER_SECONDS, Rejections, counted
+from worker.counting.rules import MOST_REPORTS, RecordLimits, RequestedRule
 from worker.kafka.dead_letters import reader
 from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
@@ -104,16 +106,22 @@ def test_rejections_are_logged_soon_and_then_once_a_minute():
 
 
 def test_reasons_are_counted_per_document_of_the_stream():
+    fleet = ldp.Fleet((STREAM,))
+    accepting = Accepting.of(RequestedRule().names(fleet), of_fleet(fleet))
+
+    def reasons(some, limits=LIMITS, unreadable=0):
+        return counted(accepting.decode(some, limits).verdicts, unreadable)
+
     def columns(*values):
         return Columns.of(range(len(values)), [0] * len(values), values)
 
     some = columns(frame(STREAM), frame(OTHER), frame(OTHER), None, b"noise")
-    assert reasons(STREAM, LIMITS, some) == {"fingerprint": 2, "empty": 1, "version": 1}
-    assert reasons(STREAM, LIMITS, some, 7)["batch"] == 7
-    assert reasons(STREAM, LIMITS, columns()) == {}
+    assert reasons(some) == {"fingerprint": 2, "empty": 1, "version": 1}
+    assert reasons(some, unreadable=7)["batch"] == 7
+    assert reasons(columns()) == {}
     many = columns(frames.encode(STREAM, np.zeros(2, STREAM.oracle.report_dtype)))
-    assert reasons(STREAM, LIMITS, many) == {}
-    assert reasons(STREAM, RecordLimits(1, hamming_weight=True), many) == {"many": 1}
+    assert reasons(many) == {}
+    assert reasons(many, RecordLimits(1, hamming_weight=True)) == {"many": 1}
 
 
 # --- dead letters, shown ----------------------------------------------------------------------------------------------

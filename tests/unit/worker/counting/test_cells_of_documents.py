@@ -16,7 +16,7 @@ from worker.counting.partition_state import PartitionState
 from worker.counting.rules import RecordLimits, Rule, Status
 from worker.counting.windows import Windowing
 
-A = ldp.Stream("s", ldp.GRR("1", domain_size=3))
+A = ldp.Stream("s", ldp.GRR("1", domain_size=5))
 B = ldp.Stream("s", ldp.GRR("2", domain_size=5))
 C = ldp.Stream("s", ldp.GRR("1", domain_size=4), segment="country:app")
 D = ldp.Stream("s", ldp.GRR("3", domain_size=4))  # never named
