@@ -153,7 +153,7 @@ def _intake_faults(config: Config, served: Served, topic: Topic) -> Iterator[Fau
 
 
 def _batch_faults(served: Served, topic: Topic) -> Iterator[Fault]:
-    binary, as_json = topics.largest_report(served.stream)
+    binary, as_json = topics.largest_report(served.fleet)
     limit, cap = topic.number("max.message.bytes"), served.configured.limits.max_batch_bytes
     for key, most in (("max.message.bytes", limit), ("kafka.max_batch_bytes", cap)):
         if most is not None and most < binary:

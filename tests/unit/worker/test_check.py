@@ -406,7 +406,7 @@ def test_dead_letters_need_at_most_the_size_of_the_largest_record(reports, dead_
 def test_records_of_one_report_stay_within_the_stated_size(protocol, d):
     stream = ldp.Stream("s", ldp.oracle(protocol, epsilon="1", domain_size=d))
     report = stream.oracle.perturb([d - 1], rng=np.random.default_rng(1))
-    binary, as_json = topics.largest_report(stream)
+    binary, as_json = topics.largest_report(ldp.Fleet((stream,)))
     kafka = 200  # a batch of one record without headers has 70 bytes and its key in addition to the value
     assert len(frames.encode(stream, report)) + kafka <= binary <= len(frames.encode(stream, report)) + 512
     written = len(frames.encode_json(stream, report))

@@ -94,16 +94,15 @@ class TopicError(RuntimeError):
     """A topic is missing, or the cluster refused to create one."""
 
 
-def largest_report(stream: ldp.Stream) -> tuple[int, int]:
+def largest_report(fleet: ldp.Fleet) -> tuple[int, int]:
     """Returns the most bytes of a message with one report: (binary, JSON).
 
     Example:
-        >>> largest_report(ldp.Stream("s", ldp.OLH(epsilon="1", domain_size=1 << 20)))
-        (517, 520)
-        >>> largest_report(ldp.Stream("s", ldp.OUE(epsilon="1", domain_size=1 << 20)))
-        (131584, 175276)
+        >>> small, large = (ldp.Stream("s", make("1", domain_size=1 << 20)) for make in (ldp.OLH, ldp.OUE))
+        >>> largest_report(ldp.Fleet((small,))), largest_report(ldp.Fleet((small, large)))
+        ((517, 520), (131584, 175276))
     """
-    size = stream.oracle.report_bytes
+    size = max(each.oracle.report_bytes for each in fleet.documents)
     return size + RECORD, wire.base64_bytes(size) + RECORD
 
 
@@ -118,7 +117,7 @@ def largest_of_rows(served: Served) -> int:
     names = [query.name for query in served.queries]
     longest = max((len(json.dumps(text, ensure_ascii=False).encode()) for text in names), default=0)
     label = max(
-        (len(json.dumps(text, ensure_ascii=False).encode()) for text in served.stream.labels or ()), default=0
+        (len(json.dumps(text, ensure_ascii=False).encode()) for text in served.fleet.labels or ()), default=0
     )
     return _ROW + 2 * longest + label
 
@@ -145,7 +144,7 @@ def specs(config: Config, partitions: int, event_time: bool = False) -> list[Top
             partitions,
             {"cleanup.policy": "delete"}
             | clock(served, event_time)
-            | _size_limit(max(largest_report(served.stream))),
+            | _size_limit(max(largest_report(served.fleet))),
         )
         for served in config.streams
     ]
