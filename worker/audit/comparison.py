@@ -8,8 +8,7 @@ from typing import Any
 from worker.audit.differences import compare, compare_partly
 from worker.audit.errors import Difference
 from worker.audit.history import History
-from worker.audit.parsing import Limits, fingerprint_of
-from worker.audit.protocols import protocol_of
+from worker.audit.parsing import Documents, Limits
 from worker.audit.published import Published
 from worker.audit.records import Caps, Deleted, Range, Records
 from worker.audit.recount import Recount, recount
@@ -27,10 +26,11 @@ class Newest:
     offset: int = 0  # end of the counted offsets
     admitted_from: int | None = None
     rules: Sequence[Mapping[str, Any]] = ()
+    first: str = ""  # fingerprint of the stream's first document
 
 
 def assess(
-    document: Mapping[str, Any],
+    documents: Documents,
     partition: int,
     *,
     stream: str,
@@ -45,22 +45,21 @@ def assess(
 ) -> PartitionVerdict:
     """Returns the verdict on one partition.
 
-    The caller must read `committed` before `cut`, and `bounds` after `cut`. `read` yields the committed records of
-    [from, to), and the ranges that are deleted during the read.
+    `documents` are the configured ones. The partition is counted by the recorded ones. The caller must read `committed`
+    before `cut`, and `bounds` after `cut`. `read` yields the committed records of [from, to), and the ranges that are
+    deleted during the read.
     """
     begin, end = bounds
     verdict = PartitionVerdict(partition, None, 0, end - begin)
     try:
-        protocol = protocol_of(document)
-        fingerprint, place = fingerprint_of(document), f"{stream}:{partition}"
-        stored = decode(*cut, place, group, topic_id, fingerprint, protocol.entries)
+        stored = decode(*cut, f"{stream}:{partition}", group, topic_id, documents)
         if stored is None:
             _expect_uncounted(committed[1], newest.offset)
             return verdict
         verdict = replace(verdict, start=stored.start, offset=stored.offset, lag=max(0, end - stored.offset))
         _expect_agrees_with_kafka(stored, begin, newest, committed)
-        published = published or Published(document, (), 0)
-        counted, history, deleted = _recounted(document, partition, stored, bounds, read, published)
+        published = published or Published(documents, ())
+        counted, history, deleted = _recounted(partition, stored, bounds, read, published)
         verdict = replace(
             verdict,
             records=counted.accepted + counted.rejected.total(),
@@ -70,7 +69,7 @@ def assess(
             panes=len(stored.cells) - 1,
         )
         if deleted:
-            compare_partly(stored, counted, history, deleted, protocol.ones)
+            compare_partly(stored, counted, history, deleted)
         else:
             compare(stored, counted, history)
         message = _message(stored.gaps, deleted, verdict.records)
@@ -104,7 +103,7 @@ def _expect_agrees_with_kafka(stored: Stored, begin: int, newest: Newest, commit
     if there is not None and said is not None and there != said:
         raise Difference(f"admitted_from: {there} in Redis, {said} in the newest snapshot")
     try:
-        own = rules_of(newest.rules)
+        own = rules_of(newest.rules, newest.first)
     except (KeyError, ValueError, TypeError) as error:
         raise Difference(f"rules: the newest snapshot's rules cannot be read ({error!r})") from None
     known, more = stored.rules[: len(own)], stored.rules[len(own) :]
@@ -117,7 +116,6 @@ def _listed(rules: Sequence[tuple[int, Limits]]) -> str:
 
 
 def _recounted(
-    document: Mapping[str, Any],
     partition: int,
     stored: Stored,
     bounds: tuple[int, int],
@@ -140,16 +138,17 @@ def _recounted(
         return [floor for (at, _), (_, floor) in pairwise(floors) if at <= offset]
 
     history = History(stored)
-    counted = Recount.of_nothing(document, floors[0][1], stored.evicted_to)
+    counted = Recount(closed=floors[0][1], evicted_to=stored.evicted_to)
     partly = published.of(partition, stored, history, deleted)
     for first, last, limits in ruled(stored, ranges):
         history.reach(first, counted)
         counted.closed = max([counted.closed, *floor_at(first)])
-        counted = recount(document, partly.cut(remaining(first, last), last), limits, counted, partly.wanted)
+        named = {name: stored.documents[name] for name in limits.documents}
+        counted = recount(named, partly.cut(remaining(first, last), last), limits, counted, partly.wanted)
     history.reach(stored.offset, counted)
     counted.closed = max([counted.closed, *(floor for _, floor in floors[1:])])
     # snapshots may name offsets in a deleted range
-    counted = recount(document, partly.cut((), stored.offset), onto=counted, kept=partly.wanted)
+    counted = recount({}, partly.cut((), stored.offset), onto=counted, kept=partly.wanted)
     partly.end(counted)
     return counted, history, deleted
 

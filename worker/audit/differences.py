@@ -5,16 +5,19 @@ than the remaining records show. A remaining record certainly counts in its pane
 remaining record is certainly late only if other remaining records closed its pane.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from worker.audit.errors import Difference
 from worker.audit.hashes import State
 from worker.audit.history import GapBounds, History
+from worker.audit.parsing import Key
+from worker.audit.protocols import protocol_of
 from worker.audit.records import Range
-from worker.audit.recount import Recount
-from worker.audit.stored import Stored
+from worker.audit.recount import Cell, Recount
+from worker.audit.stored import Stored, StoredCell
 from worker.audit.windows import ends_of
 
 
@@ -38,21 +41,49 @@ def compare(stored: Stored, counted: Recount, history: History) -> None:
     first = {*stored.first_start, *history.first_start}
     expect_same("first_start of window", stored.first_start, history.first_start, sorted(first))
     expect_gap_bounds(stored, history.gap_bounds)
-    held_reports, found_reports = (
-        {name: cell.reports for name, cell in cells.items()} for cells in (stored.cells, counted.panes)
+    _compare_cells(stored, counted)
+
+
+def _compare_cells(stored: Stored, counted: Recount) -> None:
+    held, found = _flat(stored.cells), _flat(counted.panes | {"all": counted.all})
+    cells = _sorted({*held, *found})
+    names = {at: stored.where(*at)[1:] for at in cells}
+    theirs, ours = (
+        # a document's cell in no pane may be empty
+        {names[at]: reports for at, reports in each if reports or at[0] != "all"}
+        for each in (_reports(held), _reports(found))
     )
-    panes = sorted({*stored.cells, *counted.panes} - {"all"}, key=ends_of)
-    expect_same("reports of pane", held_reports, found_reports, panes)
-    for name, cell in stored.cells.items():
-        own = counted.state if name == "all" else counted.panes[name].state
-        assert own is not None  # the recount keeps the panes that Redis has
-        differing = np.flatnonzero(cell.state != own)
-        if len(differing):
-            v, where = int(differing[0]), "" if name == "all" else f" of pane {name}"
-            raise Difference(
-                f"state[{v}]{where}: {cell.state[v]} in Redis, {own[v]} recounted; "
-                f"{len(differing)} of {len(own)} entries differ"
-            )
+    expect_same("reports", theirs, ours, [*names.values()])
+    for at in held:
+        there, own = held[at].state, found[at].state if at in found else None
+        _expect_equal(stored.where(*at), there, np.zeros_like(there) if own is None else own)
+
+
+def _expect_equal(where: str, held: State, found: State) -> None:
+    differing = np.flatnonzero(held != found)
+    if len(differing):
+        v = int(differing[0])
+        raise Difference(
+            f"state[{v}]{where}: {held[v]} in Redis, {found[v]} recounted; "
+            f"{len(differing)} of {len(found)} entries differ"
+        )
+
+
+_At = tuple[str, Key]  # pane or `all`, and the key
+_Cell = TypeVar("_Cell", StoredCell, Cell)
+
+
+def _flat(panes: Mapping[str, Mapping[Key, _Cell]]) -> dict[_At, _Cell]:
+    return {(pane, key): cell for pane, cells in panes.items() for key, cell in cells.items()}
+
+
+def _reports(cells: Mapping[_At, StoredCell | Cell]) -> Iterator[tuple[_At, int]]:
+    return ((at, cell.reports) for at, cell in cells.items())
+
+
+def _sorted(cells: Collection[_At]) -> list[_At]:
+    """Sorts cells by their panes, `all` last."""
+    return sorted(cells, key=lambda at: (at[0] == "all", at[0] != "all" and ends_of(at[0]), at[1]))
 
 
 def by_name(what: str, held: Mapping[str, int], found: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
@@ -106,13 +137,11 @@ def expect_lines(stored: Stored) -> None:
             raise Difference(f"pane {pane}: in Redis, but panes that end by {stored.evicted_to} were evicted")
 
 
-def compare_partly(
-    stored: Stored, counted: Recount, history: History, deleted: Sequence[Range], ones: int | None
-) -> None:
+def compare_partly(stored: Stored, counted: Recount, history: History, deleted: Sequence[Range]) -> None:
     """Compares a partition with the recount of its remaining records.
 
-    `ones` is the amount that each report adds to the sum of the state, or None if the amount varies. Raises
-    `Difference` if the recount exceeds the stored counts, or if the deleted records cannot account for the difference.
+    Raises `Difference` if the recount exceeds the stored counts, or if the deleted records cannot account for the
+    difference.
     """
     for what, held, found in (
         ("accepted", stored.accepted, counted.accepted),
@@ -125,7 +154,7 @@ def compare_partly(
     records = accepted + sum(stored.rejected.values()) - counted.rejected.total()
     reports, offsets = stored.reports - counted.reports, sum(end - begin for begin, end in deleted)
     _compare_windows(stored, counted, history, accepted, max(end for _, end in deleted))
-    rest = _counts_of_deleted("", stored.state, counted.total())
+    rest = _deleted_of(stored, counted)
     if records > offsets:
         raise Difference(f"records: {records} counted at {offsets} deleted offsets")
     if reports < accepted or (reports and not accepted):
@@ -134,10 +163,28 @@ def compare_partly(
     later = watermark is not None and (least is None or watermark >= least)
     if not (later if accepted else watermark == least):
         raise Difference(f"watermark: {watermark} in Redis, {least} recounted from the remaining records")
-    _expect_at_most("", rest, reports)
-    if ones is not None and (total := int(rest.sum())) != ones * reports:
-        raise Difference(f"state: the sum of {reports} deleted reports is {total}, expected {ones * reports}")
-    _compare_panes(stored, counted, reports)
+    for key, cell in rest.items():
+        where, ones = stored.where("all", key), protocol_of(stored.documents[key[0]]).ones
+        _expect_at_most(where, cell.state, cell.reports)
+        if ones is not None and (total := int(cell.state.sum())) != ones * cell.reports:
+            due = f"the sum of {cell.reports} deleted reports is {total}, expected {ones * cell.reports}"
+            raise Difference(f"state{where}: {due}")
+    _compare_panes(stored, counted, rest)
+
+
+def _deleted_of(stored: Stored, counted: Recount) -> dict[Key, StoredCell]:
+    """Returns the counts of the deleted reports by key."""
+    held, found = stored.total(), counted.total()
+    for key in sorted({*held, *found}):
+        there, own = held.get(key), found.get(key, Cell(0, None))
+        where, size = stored.where("all", key), protocol_of(stored.documents[key[0]]).entries
+        there = StoredCell(0, np.zeros(size, np.uint8)) if there is None else there
+        if there.reports < own.reports:
+            both = f"{there.reports} in Redis, {own.reports} recounted from the remaining records"
+            raise Difference(f"reports{where}: {both}")
+        state = there.state if own.state is None else _counts_of_deleted(where, there.state, own.state)
+        held[key] = StoredCell(there.reports - own.reports, state)
+    return held
 
 
 def _counts_of_deleted(where: str, held: State, found: State) -> State:
@@ -188,19 +235,25 @@ def _compare_windows(stored: Stored, counted: Recount, history: History, accepte
             )
 
 
-def _compare_panes(stored: Stored, counted: Recount, reports: int) -> None:
-    for pane in sorted({*stored.cells, *counted.panes} - {"all"}, key=ends_of):
-        where, cell, own = f" of pane {pane}", stored.cells.get(pane), counted.panes.get(pane)
-        held, found = 0 if cell is None else cell.reports, 0 if own is None else own.reports
+def _compare_panes(stored: Stored, counted: Recount, deleted: Mapping[Key, StoredCell]) -> None:
+    held, found = _flat(stored.cells), _flat(counted.panes)
+    for at in _sorted({*held, *found}):
+        pane, key = at
+        if pane == "all":
+            continue
+        where, cell, own = stored.where(*at), held.get(at), found.get(at)
+        there, remaining, gone = (
+            0 if each is None else each.reports for each in (cell, own, deleted.get(key))
+        )
         is_open = ends_of(pane)[1] > stored.closed
         # an open pane contains all its remaining reports
-        if (is_open and held < found) or held > found + reports:
+        if (is_open and there < remaining) or there > remaining + gone:
             raise Difference(
-                f"reports{where}: {held} in Redis, {found} recounted from the remaining records, {reports} deleted"
+                f"reports{where}: {there} in Redis, {remaining} recounted from the remaining records, {gone} deleted"
             )
         if cell is None:
             continue
-        state = np.zeros_like(counted.state) if own is None or own.state is None else own.state
+        state = np.zeros_like(cell.state) if own is None or own.state is None else own.state
         if is_open:
             _counts_of_deleted(where, cell.state, state)
-        _expect_at_most(where, cell.state - state, held - found if is_open else reports)
+        _expect_at_most(where, cell.state - state, there - remaining if is_open else gone)

@@ -3,10 +3,14 @@
 import math
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
+from worker.audit.decoding import chances_of
 from worker.audit.errors import Difference
+from worker.audit.parsing import Documents, Status
 from worker.audit.records import Range
+from worker.audit.stored import expect_sealed
 from worker.audit.windows import shape_of
 
 
@@ -67,6 +71,11 @@ class Head:
     reached: int  # latest time up to which any window was closed; 0 without windows
     released: Released | None  # None if all counts are published
     fewest_new: tuple[frozenset[int], int]  # recorded sizes of increments, and the highest one in force
+    documents: tuple[str, ...]  # fingerprints, the oldest first
+    retired: frozenset[str]  # fingerprints of the documents that are no longer accepted
+    segments: Mapping[str, int] | None  # reports of the published segments; None without segments
+    hidden: int  # reports of the others
+    declared: frozenset[str]  # segments that rules name, and their prefixes
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Head":
@@ -89,6 +98,15 @@ class Head:
             int(document.get("reached", 0)),
             Released.of(document["released"]) if "released" in document else None,
             _fewest_new(document),
+            tuple(one["fingerprint"] for one in document.get("documents", ())),
+            frozenset(one["fingerprint"] for one in document.get("documents", ()) if one["retired"]),
+            None if "segments" not in document else {**document["segments"]},
+            int(document.get("hidden", 0)),
+            frozenset(
+                ":".join(name.split(":")[:n])
+                for name in _statuses(document, "segments")
+                for n in range(1, name.count(":") + 2)
+            ),
         )
 
     def expect_increments(self) -> None:
@@ -146,6 +164,75 @@ def _fewest_new(document: Mapping[str, Any]) -> tuple[frozenset[int], int]:
         for p, rules in listed.items()
     ]
     return recorded, max((m for (m,) in filter(None, in_force)), default=0)
+
+
+def _statuses(document: Mapping[str, Any], kind: str) -> dict[str, list[Status]]:
+    """Returns the statuses of documents or segments in each partition.
+
+    The first rule of a partition can omit the stream's first document.
+    """
+    found = dict[str, list[Status]]()
+    for rules in document["rules"].values():
+        names = dict[str, Status]()
+        if kind == "documents" and rules and kind not in rules[0]:
+            names[document["fingerprint"]] = 0, False
+        for rule in rules:
+            for name, (version, retired) in rule.get(kind, {}).items():
+                names[name] = max(names.get(name, (0, False)), (version, retired))
+        for name, status in names.items():
+            found.setdefault(name, []).append(status)
+    return found
+
+
+def expect_documents(document: Mapping[str, Any], before: Head | None, configured: Documents) -> None:
+    """Raises `Difference` unless a head lists the documents of its rules.
+
+    Later heads append documents. The first one names the stream.
+    """
+    where, listed = f"head {document['sequence']}", {one["fingerprint"]: one for one in document["documents"]}
+    if not listed.keys() & configured.keys():
+        raise Difference(f"{where}: documents {[*listed]}, but {[*configured]} in the configuration")
+    if len(listed) < len(document["documents"]) or document["fingerprint"] != next(iter(listed)):
+        names = [one["fingerprint"] for one in document["documents"]]
+        raise Difference(f"{where}: fingerprint {document['fingerprint']}, but documents {names}")
+    if before is not None and (*listed,)[: len(before.documents)] != before.documents:
+        raise Difference(f"{where}: documents {[*listed]}, previously {[*before.documents]}")
+    statuses = _statuses(document, "documents")
+    if more := sorted(statuses.keys() - listed.keys()):
+        raise Difference(f"{where}: rules name document {more[0]}, which it does not list")
+    shares = _variance_shares(listed)
+    for name, one in listed.items():
+        expect_sealed(one["document"], name)
+        own = statuses.get(name, [])
+        retired = max(own, default=(0, False))[1]
+        due = {"retired": retired, "partitions": sum(not each[1] for each in own)}
+        for field, value in due.items():
+            if one[field] != value:
+                raise Difference(
+                    f"{where}: {field} of the document {name} is {one[field]!r}, expected {value!r}"
+                )
+        if not abs((share := one["variance_share"]) - shares[name]) <= 1e-9:
+            raise Difference(
+                f"{where}: variance_share of the document {name} is {share!r}, expected {shares[name]!r}"
+            )
+    if (reports := sum(one["reports"] for one in listed.values())) != document["reports"]:
+        raise Difference(f"{where}: {document['reports']} reports, but {reports} by document")
+
+
+def _variance_shares(listed: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """Returns each document's share of the variance n q(1 − q)/(p − q)².
+
+    Without reports, all documents have the same n.
+    """
+    if len(listed) == 1:
+        return dict.fromkeys(listed, 1.0)
+    some = any(one["reports"] for one in listed.values())
+    found = dict[str, Fraction]()
+    for name, one in listed.items():
+        p, q = chances_of(one["document"])
+        found[name] = (one["reports"] if some else 1) * q * (1 - q) / (p - q) ** 2
+    total = sum(found.values())
+    return {name: float(variance / total) if total else 0.0 for name, variance in found.items()}
 
 
 def _whole(number: Any, least: int = 0) -> int:

@@ -23,12 +23,14 @@ def vectors_due(body: Mapping[str, Any]) -> tuple[str, ...]:
 
     Reports that share memoised noise are not independent, so they have no anytime-valid intervals.
     """
-    return (*_ENDS, *(_ANYTIME if _sharing(body) == 1 else ()), "poisoning_tolerance")
+    counted = [each for each in body.get("documents", [body]) if each["reports"]]
+    independent = all(sharing_of(each["document"], body["window"], each["reports"]) == 1 for each in counted)
+    return (*_ENDS, *(_ANYTIME if independent else ()), "poisoning_tolerance")
 
 
-def _sharing(body: Mapping[str, Any]) -> int:
+def sharing_of(document: Mapping[str, Any], window: Mapping[str, Any], reports: int) -> int:
     """Returns the most reports of a device that share memoised noise."""
-    privacy, window = body["document"].get("privacy"), body["window"]
+    privacy = document.get("privacy")
     if privacy is None or privacy["noise"] != "memoised":
         return 1
     period, horizon = (
@@ -38,12 +40,12 @@ def _sharing(body: Mapping[str, Any]) -> int:
     if window["start"] is not None:
         start, end = (datetime.fromisoformat(window[bound]).timestamp() for bound in _BOUNDS)
         periods = math.ceil(end / period) - math.floor(start / period)
-    return min(int(privacy["reports"]) * periods, int(body["reports"]))
+    return min(int(privacy["reports"]) * periods, reports)
 
 
-def _variances(body: Mapping[str, Any], of: Estimate) -> tuple[float, float]:
+def variances_of(document: Mapping[str, Any], window: Mapping[str, Any], of: Estimate) -> tuple[float, float]:
     """Returns a report's variances for users with and without the value."""
-    k, f = _sharing(body), Fraction(body["document"].get("f", 0))
+    k, f = sharing_of(document, window, of.reports), Fraction(document.get("f", 0))
     own = of.p * (1 - of.p), of.q * (1 - of.q)
     if not f:
         return float(k * own[0]), float(k * own[1])
@@ -69,8 +71,8 @@ def expect_intervals(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str
         counts = of.reports * (float(of.q) + float(of.p - of.q) * of.base)
         return anytime.interval(counts, of.reports, float(of.p), float(of.q), level)
 
-    independent = _sharing(body) == 1
-    listed = [(_ENDS, _score(of, level, *_variances(body, of)))]
+    independent = sharing_of(body["document"], body["window"], of.reports) == 1
+    listed = [(_ENDS, _score(of, level, *variances_of(body["document"], body["window"], of)))]
     for names, ends in [*listed, *([(_ANYTIME, anytime_ends(level))] if independent else [])]:
         for name, due in zip(names, ends, strict=True):
             expect_vector(f"base: {name}", vectors[name].values, due, off + rounded_by(vectors[name], of))

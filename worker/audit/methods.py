@@ -87,6 +87,11 @@ def _norm_mul(of: Estimate, _found: Vector) -> Vector:
 
 
 def _norm_cut(of: Estimate, found: Vector) -> Vector:
+    """Returns the nearer of both results that rounding allows."""
+    return min(_norm_cuts(of), key=lambda due: float(np.abs(found - due).max()))
+
+
+def _norm_cuts(of: Estimate) -> tuple[Vector, Vector]:
     """Keeps the largest estimates whose sum is at most 1; ties stay together."""
     positive = np.maximum(of.base, 0.0)
     levels, sizes = np.unique(positive[positive > 0], return_counts=True)
@@ -101,7 +106,7 @@ def _norm_cut(of: Estimate, found: Vector) -> Vector:
             return np.where(of.base == levels[-1], 1.0 / sizes[-1], 0.0)
         return np.where(positive >= levels[-fits], positive, 0.0)
 
-    return min((cut(1.0 - off), cut(1.0 + off)), key=lambda due: float(np.abs(found - due).max()))
+    return cut(1.0 - off), cut(1.0 + off)
 
 
 def _on_simplex(values: Vector) -> Vector:
@@ -163,6 +168,26 @@ def expect_method(method: str, body: Mapping[str, Any], of: Estimate, vectors: M
     total = max(float(of.base.sum()), 0.0) if method == "post-pos" else float(found.sum())
     _expect_answers(method, body, of, found, total, float(short.sum()))
     expect_number(f"{method}: standard_error", body["standard_error"], of.sigma, ROUNDING * of.sigma)
+
+
+def bounds_of(method: str, of: Estimate) -> tuple[Vector, Vector, Vector, float]:
+    """Returns the least and largest results that rounding allows.
+
+    Also returns which numbers are not computed exactly (1, else 0), and the maximum rounding error of the others.
+    """
+    exact = np.zeros(len(of.base))
+    if method in ("power", "power-ns"):
+        due = of.powers if method == "power" else _on_simplex(of.powers)
+        all_or_none = method == "power" or bool(of.computed.all())
+        unsure = ~of.computed if all_or_none else np.ones(len(exact))
+        return due, due, unsure.astype(np.float64), 3 * max(of.rounding, _OF_SIGMA * of.sigma)
+    if method == "norm-cut":
+        both = _norm_cuts(of)
+    elif method == "base-cut":
+        both = _base_cut(of, of.base), _base_cut(of, exact)
+    else:
+        both = (_DUE[method](of, of.base),) * 2
+    return np.minimum(*both), np.maximum(*both), exact, 0.0
 
 
 def rounded_by(vector: Read, of: Estimate) -> Vector:

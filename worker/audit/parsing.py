@@ -1,27 +1,41 @@
-"""Parsing of a record's value into reports or a reason for rejection."""
+"""Parsing of a record's value into reports or a reason for rejection.
+
+The fingerprint in a frame selects the document. A frame of a document with segments names the report's segment: levels
+joined by ``:``. A declared segment has its own cell. Others count in the rest of their longest declared prefix:
+``US:9.9`` in ``US:~``, and ``XX`` in ``~``.
+"""
 
 import hashlib
 import json
 import re
 import struct
 from base64 import b64decode
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from worker.audit.protocols import Protocol
+from worker.audit.protocols import Protocol, protocol_of
 from worker.audit.windows import Windows
+
+Documents = Mapping[str, Mapping[str, Any]]
+"""Documents by fingerprint, in hexadecimal. A recorded document has a hash in the place of its labels."""
+Status = tuple[int, bool]
+"""(version, whether retired) of a document or a segment; the highest of all rules applies."""
+Key = tuple[str, str]
+"""(fingerprint of the document, name of the segment's cell or "") of counts."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits and windows of a rule."""
+    """Limits, windows and names of a rule."""
 
     most: int | None = None  # maximum reports in a record
     hamming_weight: bool = True  # whether unlikely Hamming weights of unary reports are rejected
     batch: int | None = None  # maximum bytes of a decompressed record batch
     windows: Windows | None = None
     fewest_new: int = 0  # smallest number of new reports by which published counts change
+    documents: Mapping[str, Status] = field(default_factory=dict)  # by this rule and all before
+    segments: Mapping[str, Status] = field(default_factory=dict)  # likewise
 
 
 class Malformed(Exception):  # noqa: N818  # an outcome, not an error
@@ -49,56 +63,123 @@ def _canonical(tree: object) -> bytes:
     return json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def body_of(value: bytes | None, fingerprint: bytes, protocol: Protocol, limits: Limits) -> bytes:
-    """Returns a record's reports in binary format; raises `Malformed`."""
-    if not value:
-        raise Malformed("empty")
-    if value[:1] == b"{":
-        body = _json_body(value, fingerprint, protocol, limits)
-    elif value[0] != 1:
-        raise Malformed("version")
-    elif len(value) < 5:
-        raise Malformed("length")
-    elif value[1:5] != fingerprint:
-        raise Malformed("fingerprint")
-    else:
-        body = value[5:]
-        if not body or len(body) % protocol.columns.itemsize:
+def by_fingerprint(*documents: Mapping[str, Any]) -> Documents:
+    """Returns documents by their fingerprints, in hexadecimal."""
+    return {fingerprint_of(document).hex(): document for document in documents}
+
+
+class Accepting:
+    """Documents, segments and limits of a rule.
+
+    `documents` are those that the rules name so far.
+    """
+
+    def __init__(self, documents: Documents, limits: Limits) -> None:
+        self.limits = limits
+        self.protocols = {name: protocol_of(document) for name, document in documents.items()}
+        self._segmented = {name for name, document in documents.items() if "segment" in document}
+        self._retired = {name for name, (_, retired) in limits.documents.items() if retired}
+        self._declared = {name for name, (_, retired) in limits.segments.items() if not retired}
+        above = (name.split(":")[:-1] for name in limits.segments)
+        self._prefixes = self._declared | {":".join(on[: n + 1]) for on in above for n in range(len(on))}
+
+    def key_of(self, mark: str, segment: str | None) -> Key:
+        """Returns the key of a record's counts; raises `Malformed`.
+
+        `segment` is None for a frame without one.
+
+        Example:
+            >>> limits = Limits(segments={"DE": (0, False), "US:4.3": (0, False), "FR:1": (0, True)})
+            >>> document = {"protocol": "grr", "epsilon": "1/1", "domain_size": 3, "segment": "country:app"}
+            >>> accepting = Accepting({"9f86d081": document}, limits)
+            >>> texts = ["DE", "DE:1", "US", "US:4.3", "US:9.9", "FR:1", "XX"]
+            >>> [accepting.key_of("9f86d081", text)[1] for text in texts]
+            ['DE', 'DE:~', 'US:~', 'US:4.3', 'US:~', 'FR:~', '~']
+        """
+        if mark not in self.protocols:
+            raise Malformed("fingerprint")
+        if mark in self._retired:
+            raise Malformed("retired")
+        if (segment is None) == (mark in self._segmented):
+            raise Malformed("segment")
+        if segment is None:
+            return mark, ""
+        if len(segment) > 64 or not _SEGMENT.fullmatch(segment):
+            raise Malformed("segment")
+        if segment in self._declared:
+            return mark, segment
+        levels = segment.split(":")
+        prefixes = (":".join(levels[:n]) for n in range(len(levels), 0, -1))
+        return mark, next((f"{each}:~" for each in prefixes if each in self._prefixes), "~")
+
+    def together(self, body: bytes, protocol: Protocol) -> bool:
+        """Returns whether all reports of records can be accepted."""
+        good = protocol.allowed(body) and protocol.declared(body)
+        return good and (not self.limits.hamming_weight or protocol.likely(body))
+
+    def parse(self, value: bytes | None) -> tuple[Key, bytes]:
+        """Returns a record's key and reports in binary format; raises `Malformed`."""
+        if not value:
+            raise Malformed("empty")
+        if value[:1] == b"{":
+            key, body = self._of_json(value)
+        elif value[0] not in (1, 2):
+            raise Malformed("version")
+        elif len(value) < 5:
             raise Malformed("length")
-        if limits.most is not None and len(body) > limits.most * protocol.columns.itemsize:
+        else:
+            key, body = self._of_frame(value)
+        protocol = self.protocols[key[0]]
+        if not protocol.allowed(body):
+            raise Malformed("range")
+        if not protocol.declared(body):
+            raise Malformed("rate")
+        if self.limits.hamming_weight and not protocol.likely(body):
+            raise Malformed("ones")
+        return key, body
+
+    def _of_frame(self, value: bytes) -> tuple[Key, bytes]:
+        text, body = None, value[5:]
+        if value[0] == 2:
+            end = 1 + body[0] if body else 1
+            # malformed if the segment is shorter than its length
+            text, body = body[1:end].decode("latin-1") if len(body) >= end else "", body[end:]
+        key = self.key_of(value[1:5].hex(), text)
+        size, most = self.protocols[key[0]].columns.itemsize, self.limits.most
+        if not body or len(body) % size:
+            raise Malformed("length")
+        if most is not None and len(body) > most * size:
             raise Malformed("many")
-    if not protocol.allowed(body):
-        raise Malformed("range")
-    if not protocol.declared(body):
-        raise Malformed("rate")
-    if limits.hamming_weight and not protocol.likely(body):
-        raise Malformed("ones")
-    return body
+        return key, body
+
+    def _of_json(self, value: bytes) -> tuple[Key, bytes]:
+        try:
+            tree = _JSON.decode(value.decode("utf-8"))
+        except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError
+            raise Malformed("json") from None
+        # objects are tuples of pairs, which keeps repeated keys
+        if sorted(key for key, _ in tree if key != "segment") != ["fingerprint", "reports"] or len(tree) > 3:
+            raise Malformed("json")
+        mark, listed, segment = (dict(tree).get(key) for key in ("fingerprint", "reports", "segment"))
+        if type(mark) is not str or len(mark) != 8 or not set(mark) <= set("0123456789abcdef"):
+            raise Malformed("json")
+        # a report of any protocol is a number, a string or a list of numbers
+        if type(listed) is not list or any(
+            {type(number) for number in item} - {int} if type(item) is list else type(item) not in (int, str)
+            for item in listed
+        ):
+            raise Malformed("json")
+        if len(tree) == 3 and type(segment) is not str:
+            raise Malformed("json")
+        key = self.key_of(mark, segment)
+        if not listed:
+            raise Malformed("length")
+        if self.limits.most is not None and len(listed) > self.limits.most:
+            raise Malformed("many")
+        return key, _from_json(listed, self.protocols[key[0]])
 
 
-def _json_body(value: bytes, fingerprint: bytes, protocol: Protocol, limits: Limits) -> bytes:
-    try:
-        tree = _JSON.decode(value.decode("utf-8"))
-    except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError
-        raise Malformed("json") from None
-    # objects are tuples of pairs, which keeps repeated keys
-    if sorted(key for key, _ in tree) != ["fingerprint", "reports"]:
-        raise Malformed("json")
-    mark, listed = dict(tree)["fingerprint"], dict(tree)["reports"]
-    if type(mark) is not str or len(mark) != 8 or not set(mark) <= set("0123456789abcdef"):
-        raise Malformed("json")
-    # a report of any protocol is a number, a string or a list of numbers
-    if type(listed) is not list or any(
-        {type(number) for number in item} - {int} if type(item) is list else type(item) not in (int, str)
-        for item in listed
-    ):
-        raise Malformed("json")
-    if mark != fingerprint.hex():
-        raise Malformed("fingerprint")
-    if not listed:
-        raise Malformed("length")
-    if limits.most is not None and len(listed) > limits.most:
-        raise Malformed("many")
+def _from_json(listed: Iterable[Any], protocol: Protocol) -> bytes:
     if protocol.numbers is None:
         return b"".join(_from_base64(item, protocol.columns.itemsize) for item in listed)
     size = len(protocol.columns.names or ())
@@ -118,6 +199,7 @@ def _from_base64(item: object, size: int) -> bytes:
     return body
 
 
+_SEGMENT = re.compile("[A-Za-z0-9._-]{1,32}(:[A-Za-z0-9._-]{1,32})*", re.ASCII)
 _BASE64 = re.compile(
     # groups of four characters; the last group has padding, and its unused bits are 0
     "(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?"

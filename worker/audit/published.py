@@ -5,23 +5,25 @@ contain are also recounted. A snapshot that counts deleted records cannot be rec
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise, product
-from typing import Any
 
 import numpy as np
 
 from worker.audit.decoding import frequencies, support
 from worker.audit.errors import Difference
-from worker.audit.hashes import State
 from worker.audit.heads import Head
 from worker.audit.history import GapBounds, History
 from worker.audit.latest import Latest
+from worker.audit.parsing import Documents, Key
+from worker.audit.parts import expect_parts, expect_segments
+from worker.audit.populations import Joined, Population, expect_population
 from worker.audit.records import Range, Records
-from worker.audit.recount import Mark, Recount
-from worker.audit.released import ReleasedRecount, Wanted
+from worker.audit.recount import Cells, Mark, Recount
+from worker.audit.released import ReleasedRecount, Sums, Wanted
 from worker.audit.snapshots import LATE, UNTIMED, Snapshot
 from worker.audit.stored import Stored
 
@@ -30,8 +32,8 @@ from worker.audit.stored import Stored
 class _Count:
     """Recount of one snapshot from the partitions added so far."""
 
-    reports: int
-    state: State
+    cells: Cells = field(default_factory=Cells)  # by document; the segments are ""
+    heard: Counter[Key] = field(default_factory=Counter)  # reports by document and segment
     partitions: set[int] = field(default_factory=set)
     # (partition, window-close watermark) of partitions that had not reached the window's end
     early: list[tuple[int, int]] = field(default_factory=list)
@@ -39,6 +41,19 @@ class _Count:
     wrong: str | None = None
     # whether a gap may have lost reports, by (narrow, wide) bounds on rules and gaps
     tainted: tuple[bool, bool] = (False, False)
+
+    def add(self, snapshot: Snapshot, cells: Cells | Sums) -> None:
+        """Adds counts of the snapshot's part of a stream."""
+        for (document, segment), cell in cells.items():
+            if snapshot.covers(document, segment):
+                self.heard[document, segment] += cell.reports
+                assert cell.state is not None  # freed only after its last window
+                self.cells.add((document, ""), cell.reports, cell.state.ravel())
+
+    @property
+    def reports(self) -> int:
+        """Number of reports of all documents."""
+        return self.cells.reports
 
 
 @dataclass(frozen=True)
@@ -50,6 +65,7 @@ class Compared:
     difference: str | None = None
     unknown: str | None = None  # reason why snapshots cannot be recounted
     gone: int = 0  # closed windows with reports, missing from the topic
+    parts: int = 0  # compared snapshots of documents and segments
 
 
 class Published:
@@ -62,22 +78,24 @@ class Published:
 
     def __init__(
         self,
-        document: Mapping[str, Any],
+        documents: Documents,
         snapshots: Sequence[Snapshot],
-        entries: int,
         head: Head | None = None,
         unknown: str | None = None,
     ) -> None:
-        self._document, self._head, self._unknown = document, head, unknown
-        self.windows = [each for each in snapshots if each.name not in UNTIMED]
+        self._documents, self._head, self._unknown = documents, head, unknown
+        self.windows = [each for each in snapshots if each.name not in UNTIMED and not each.part]
+        self.parts = [each for each in snapshots if each.part]
         self._faults = [f"{each}: {each.fault}" for each in snapshots if each.fault is not None]
         self.snapshots = [each for each in snapshots if each.frequencies is not None]
-        self._counts = [_Count(0, np.zeros(entries, np.int64)) for _ in self.snapshots]
-        self.latest = None if head is None else Latest(head, snapshots)
-        released, rates = None if head is None else head.released, len(document.get("rates", ()))
-        self.released = None if released is None else ReleasedRecount(released, entries, rates)
-        if self.released is not None and head is not None and head.progress:
-            self.released.after = 0  # `late` needs every released pane
+        self._counts = [_Count() for _ in self.snapshots]
+        self.latest = None if head is None else Latest(head, [each for each in snapshots if not each.part])
+        self.released: ReleasedRecount | None = None
+        if head is not None and head.released is not None:
+            rates = max(len(document.get("rates", ())) for document in documents.values())
+            self.released = ReleasedRecount(head.released, head.documents, rates)
+            if head.progress:
+                self.released.after = 0  # `late` needs every released pane
 
     def of(self, partition: int, stored: Stored, history: History, deleted: Sequence[Range]) -> "Partly":
         """Returns a `Partly` that reads later changes of `history` and `deleted`."""
@@ -112,16 +130,13 @@ class Published:
         least, most = _taints(snapshot, stored, bounds, offset)
         count.tainted = count.tainted[0] or least, count.tainted[1] or most
         if snapshot.name in UNTIMED:
-            count.reports += counted.reports
-            count.state += counted.total()
+            count.add(snapshot, counted.total())
             return
-        for pane, cell in counted.panes.items():
+        for pane, cells in counted.panes.items():
             if snapshot.has(pane):
-                assert cell.state is not None  # freed only after its last window
-                count.reports += cell.reports
-                count.state += cell.state
+                count.add(snapshot, cells)
                 if snapshot.withheld is not None and self.released is not None:
-                    self.released.add_pane(partition, pane, cell)
+                    self.released.add_pane(partition, pane, cells)
 
     def due(self, partition: int) -> dict[int, list[int]]:
         """Returns the indices of the snapshots at each offset of a partition."""
@@ -141,7 +156,7 @@ class Published:
 
     def compare(self, partitions: Collection[int]) -> Compared:
         """Compares the snapshots with the recount and the topic's `partitions`."""
-        finals = provisional = gone = 0
+        finals = provisional = gone = parts = 0
         lacking, unknown = dict[int, int](), 0
         try:
             if self._head is not None:
@@ -155,22 +170,27 @@ class Published:
                     lacking |= {p: max(offset, lacking.get(p, 0)) for p, offset in count.gone.items()}
                 elif count.partitions == each.offsets.keys():
                     self._expect_right(each, count)
-                    finals += each.final
+                    parts += bool(each.part)
+                    finals += each.final and not each.part
                     provisional += not each.final and each.name not in UNTIMED
-                    if each.name == "all":
+                    if each.name == "all" and not each.part:
                         self._expect_late(each)
+                        expect_segments(each, self._head, count.heard, self.parts)
+                    elif not each.part and (each.final or each.name == LATE):
+                        expect_parts(each, count.heard, self.parts)
             _expect_consistent_offsets(self.snapshots)
             if self._faults:
                 raise Difference(self._faults[0])
             if self.latest is not None:
                 gone = self.latest.expect_right()
         except Difference as difference:
-            return Compared(finals, provisional, str(difference))
+            return Compared(finals, provisional, str(difference), parts=parts)
         if not lacking:
-            return Compared(finals, provisional, None, self._unknown, gone)
+            return Compared(finals, provisional, None, self._unknown, gone, parts)
         where = " and ".join(f"before offset {lacking[p]} of partition {p}" for p in sorted(lacking))
         what = f"{unknown} window{'s' * (unknown != 1)}" if unknown else "the newest snapshot"
-        return Compared(finals, provisional, None, f"{what} cannot be recounted: records {where} are deleted")
+        why = f"{what} cannot be recounted: records {where} are deleted"
+        return Compared(finals, provisional, None, why, parts=parts)
 
     def _is_bounded(self, snapshot: Snapshot) -> bool:
         line = None if self._head is None else self._head.progress.get(snapshot.name)
@@ -186,7 +206,7 @@ class Published:
         """Compares the presence of `late` with the recount."""
         windows = self._head is not None and self._head.progress
         due = bool(self.released is not None and windows and self.released.late().reports)
-        there = [each.sequence for each in self.snapshots if each.name == LATE]
+        there = [each.sequence for each in self.snapshots if each.name == LATE and not each.part]
         if there != [newest.sequence] * due:
             wanted = f"snapshot {newest.sequence}" if due else "none"
             raise Difference(f"window {LATE}: published in snapshots {there}, expected in {wanted}")
@@ -210,7 +230,8 @@ class Published:
             withheld = None if untimed else count.reports - shown.reports
             if snapshot.withheld != withheld:
                 raise Difference(f"{snapshot}: {snapshot.withheld} reports withheld, {withheld} recounted")
-            count.reports, count.state = shown.reports, shown.state.ravel()
+            count.cells, count.heard = Cells(), Counter()
+            count.add(snapshot, shown)
         if snapshot.reports != count.reports:
             raise Difference(f"{snapshot}: {snapshot.reports} reports published, {count.reports} recounted")
         bounded = snapshot.final and self._is_bounded(snapshot)
@@ -218,10 +239,18 @@ class Published:
         if snapshot.complete not in due:
             names = ("complete", "not complete")[:: 1 if snapshot.complete else -1]
             raise Difference("{}: published as {}, but it is {}".format(snapshot, *names))
-        counts, found = support(self._document, count.state), snapshot.frequencies
+        if others := sorted({name for name, _ in count.cells} - {*snapshot.documents}):
+            raise Difference(f"{snapshot}: without document {others[0]}, which has reports")
+        if snapshot.bodies is not None:
+            self._expect_population(snapshot, count)
+            return
+        (document,), found = snapshot.documents, snapshot.frequencies
+        cell, content = count.cells[document, ""], self._documents[document]
+        assert cell.state is not None
+        counts = support(content, cell.state)
         if counts is None or found is None:
             return
-        expected = frequencies(self._document, counts, count.reports)
+        expected = frequencies(content, counts, cell.reports)
         if len(expected) != len(found):
             raise Difference(f"{snapshot}: {len(found)} frequencies published, expected {len(expected)}")
         by_rate = snapshot.by_rate
@@ -234,6 +263,28 @@ class Published:
                 f"{snapshot}: frequency[{v}] is {float(found[v])} published, {float(expected[v])} recounted;"
                 f" {len(differing)} of {len(expected)} differ"
             )
+
+    def _expect_population(self, snapshot: Snapshot, count: _Count) -> None:
+        assert snapshot.bodies is not None
+        joined = Joined.of(snapshot.documents, self._documents)
+        population = Population(
+            joined,
+            self._documents,
+            {
+                name: (cell.reports, cell.state)
+                for (name, _), cell in count.cells.items()
+                if cell.state is not None
+            },
+        )
+        if not population.decoded:
+            return
+        retired = snapshot.retired
+        if retired is None and self._head is not None and not self._head.retired:
+            retired = frozenset()
+        try:
+            expect_population(snapshot.bodies, population, retired)
+        except Difference as difference:
+            raise Difference(f"{snapshot}: {difference}") from None
 
 
 def _expect_consistent_offsets(snapshots: Iterable[Snapshot]) -> None:

@@ -246,7 +246,7 @@ def newest_head(consumer: KafkaConsumer, topic: str, stream: str) -> tuple[dict[
     """Returns the newest head and its offset, or ({}, 0) without a head."""
     found: tuple[dict[str, Any], int] = {}, 0
     for offset, message in _messages(consumer, topic, stream, 0, lambda _: None):
-        if message.key == "head":
+        if message.key == "head" and not message.part:
             found = json.loads(message.value or b"{}"), offset
     return found
 
@@ -266,22 +266,23 @@ def published(
 def _messages(
     consumer: KafkaConsumer, topic: str, stream: str, begin: int, on_passed: Callable[[str], object]
 ) -> Iterator[tuple[int, Message]]:
-    prefix = f"{stream}/".encode()
-    for offset, key, value, headers in _keyed(consumer, topic, begin, prefix):
-        name = key[len(prefix) :].decode(errors="replace")
+    for offset, key, value, headers in _keyed(consumer, topic, begin, stream.encode()):
+        part, slash, name = key[len(stream) :].decode(errors="replace").partition("/")
+        if not slash or (part and part[0] not in "@:"):
+            continue  # another stream, whose name is longer
         if name == "head" and value:
             try:
                 document = json.loads(value)
                 Head.of(document)
                 if missing := sorted(_OF_HEADS - document.keys()):
                     raise ValueError(f"{missing[0]} is missing")
-                if document["stream"] != stream:
+                if document["stream"] != f"{stream}{part}":
                     raise ValueError(f"the stream is {document['stream']!r}")
             except UNREADABLE as error:
                 at = f"topic {topic}, partition 0, offset {offset}"
                 on_passed(f"skipped the invalid head at {at} ({type(error).__name__}: {error})")
                 continue
-        yield offset, Message(name, headers, value or b"")
+        yield offset, Message(name, headers, value or b"", part)
 
 
 def rows(consumer: KafkaConsumer, topic: str, stream: str) -> dict[bytes, bytes]:

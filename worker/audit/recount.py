@@ -1,15 +1,15 @@
-"""Recount of a partition's records."""
+"""Recount of a partition's records by pane, document and segment."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from worker.audit.hashes import State
-from worker.audit.parsing import Limits, Malformed, body_of, fingerprint_of
-from worker.audit.protocols import Protocol, protocol_of
+from worker.audit.parsing import Accepting, Documents, Key, Limits, Malformed
+from worker.audit.protocols import Protocol
 from worker.audit.records import Ints, Records
 from worker.audit.windows import NOWHERE, ends_of, place, read_times
 
@@ -19,61 +19,85 @@ _FEW, _LONG = 8, 4096  # Fewer records of a length, and longer records, are deco
 
 @dataclass
 class Cell:
-    """Counts of a pane; `state` is None if `Recount.stray` contains them."""
+    """Counts of a document and a segment.
+
+    `state` is None for a pane's cell whose state was freed: `Recount.stray` has its counts.
+    """
 
     reports: int
     state: State | None
+
+
+class Cells(dict[Key, Cell]):
+    """Counts by document and segment."""
+
+    @property
+    def reports(self) -> int:
+        """Number of reports of all documents and segments."""
+        return sum(cell.reports for cell in self.values())
+
+    def add(self, key: Key, reports: int, state: State | None) -> None:
+        """Adds counts to a cell; copies the state of a new one."""
+        cell = self.setdefault(key, Cell(0, None))
+        cell.reports += reports
+        if state is not None:
+            cell.state = state.copy() if cell.state is None else np.add(cell.state, state, out=cell.state)
 
 
 @dataclass
 class Recount:
     """Counts of the records of one partition."""
 
-    accepted: int  # records counted
-    rejected: Counter[str]  # malformed records by reason
-    watermark: int | None  # the highest accepted timestamp in milliseconds
-    reports: int
-    state: State  # (K,) counts in no pane
-    stray: State  # (K,) counts of panes that have no state
-    panes: dict[str, Cell] = field(default_factory=dict)
+    accepted: int = 0  # records counted
+    rejected: Counter[str] = field(default_factory=Counter)  # malformed records by reason
+    watermark: int | None = None  # the highest accepted timestamp in milliseconds
+    all: Cells = field(default_factory=Cells)  # counts in no pane
+    stray: dict[Key, State] = field(default_factory=dict)  # counts of panes that have no state
+    panes: dict[str, Cells] = field(default_factory=dict)
     in_windows: int = 0  # accepted records while windows were configured
     late: Counter[str] = field(default_factory=Counter)  # by age
     undated: int = 0
     closed: int = 0  # panes that end at or before this time are closed
-    evicted_to: int = 0  # panes that end at or before this time and are not kept are counted in `state`
+    evicted_to: int = 0  # panes that end at or before this time and are not kept are counted in `all`
     first: int | None = None  # first new highest timestamp since this was set to None
     heard: Counter[tuple[int, int]] = field(default_factory=Counter)  # reports by (begin, end) of every pane
 
-    @classmethod
-    def of_nothing(cls, document: Mapping[str, Any], closed: int = 0, evicted_to: int = 0) -> "Recount":
-        """Returns an empty recount."""
-        entries = protocol_of(document).entries
-        state, stray = np.zeros(entries, np.int64), np.zeros(entries, np.int64)
-        return cls(0, Counter(), None, 0, state, stray, closed=closed, evicted_to=evicted_to)
+    @property
+    def reports(self) -> int:
+        """Number of counted reports."""
+        return self.all.reports + sum(cells.reports for cells in self.panes.values())
 
-    def total(self) -> State:
-        """Returns the all-time counts; O(panes · K)."""
-        states = (cell.state for cell in self.panes.values() if cell.state is not None)
-        return sum(states, self.state + self.stray)
+    def total(self) -> Cells:
+        """Returns the all-time counts; O(cells · K)."""
+        total = Cells()
+        for key, state in self.stray.items():
+            total.add(key, 0, state)
+        for cells in (self.all, *self.panes.values()):
+            for key, cell in cells.items():
+                total.add(key, cell.reports, cell.state)
+        return total
 
     def release(self, pane: str) -> None:
-        """Frees the state of a pane that is no longer wanted."""
-        cell = self.panes.get(pane)
-        if cell is None or cell.state is None:
-            return
-        if ends_of(pane)[1] <= self.evicted_to:
-            self.state += cell.state
-            del self.panes[pane]
-        else:
-            self.stray += cell.state
-            cell.state = None
+        """Frees the states of a pane that is no longer wanted."""
+        evicted = ends_of(pane)[1] <= self.evicted_to
+        for key, cell in self.panes.get(pane, Cells()).items():
+            if cell.state is None:
+                continue
+            if evicted:
+                self.all.add(key, cell.reports, cell.state)
+            else:
+                self.stray[key] = self.stray[key] + cell.state if key in self.stray else cell.state
+                cell.state = None
+        if evicted:
+            self.panes.pop(pane, None)
 
 
+_Rows = npt.NDArray[np.uint8]
 Mark = Callable[[Recount], object]  # Called between records with the recount so far
 
 
 def recount(
-    document: Mapping[str, Any],
+    documents: Documents,
     records: Iterable[Records | Mark],
     limits: Limits = Limits(),  # noqa: B008  # frozen
     onto: Recount | None = None,
@@ -81,20 +105,19 @@ def recount(
 ) -> Recount:
     r"""Counts records, and calls each mark with the counts so far.
 
-    Adds to `onto`, if given. Only panes in `kept` keep their state; None keeps all panes. O(bytes), or O(reports · d)
-    for OLH.
+    `documents` are those that the rules name so far. Adds to `onto`, if given. Only panes in `kept` keep their state;
+    None keeps all panes. O(bytes), or O(reports · d) for OLH.
 
     Example:
-        >>> document = {"protocol": "grr", "epsilon": "1/1", "domain_size": 3}
-        >>> frame = b"\x01" + fingerprint_of(document) + bytes([2, 0, 2])
-        >>> result = recount(document, [Records.of([(1000, frame), (1001, b"noise"), (1002, None)])])
-        >>> result.accepted, dict(result.rejected), result.watermark, result.reports, result.state.tolist()
-        (1, {'empty': 1, 'version': 1}, 1000, 3, [1, 0, 2])
+        >>> from worker.audit.parsing import by_fingerprint
+        >>> documents = by_fingerprint({"protocol": "grr", "epsilon": "1/1", "domain_size": 3})
+        >>> frame = b"\x01" + bytes.fromhex("8e9f39d0") + bytes([2, 0, 2])
+        >>> result = recount(documents, [Records.of([(1000, frame), (1001, b"noise"), (1002, None)])])
+        >>> result.accepted, dict(result.rejected), result.watermark, result.all["8e9f39d0", ""]
+        (1, {'empty': 1, 'version': 1}, 1000, Cell(reports=3, state=array([1, 0, 2])))
     """
-    protocol = protocol_of(document)
-    own = fingerprint_of(document)
-    result = onto or Recount.of_nothing(document)
-    pending = _Pending(result, protocol, kept)
+    accepting, result = Accepting(documents, limits), onto or Recount()
+    pending = _Pending(result, accepting, kept)
     for read in records:
         if not isinstance(read, Records):
             pending.count()
@@ -102,16 +125,16 @@ def recount(
             continue
         if read.unreadable:
             result.rejected["batch"] += read.unreadable
-        good = list[tuple[Ints, bytes]]()
-        for which, body, reason in _verdicts(read, own, protocol, limits):
-            if reason:
-                result.rejected[reason] += len(which)
+        good = list[tuple[Ints, Key, bytes]]()
+        for which, found in _verdicts(read, accepting):
+            if isinstance(found, str):
+                result.rejected[found] += len(which)
             else:
-                good.append((which, body))
+                good.append((which, *found))
         if good:
-            starts = _accept(result, read.timestamps, np.sort(np.concatenate([w for w, _ in good])), limits)
-            for which, body in good:
-                pending.add(body, None if starts is None else starts[which], limits)
+            starts = _accept(result, read.timestamps, np.sort(np.concatenate([w for w, *_ in good])), limits)
+            for which, key, body in good:
+                pending.add(key, body, None if starts is None else starts[which])
     pending.count()
     return result
 
@@ -135,16 +158,19 @@ def _accept(result: Recount, timestamps: Ints, accepted: Ints, limits: Limits) -
 
 
 class _Pending:
-    def __init__(self, result: Recount, protocol: Protocol, kept: Collection[str] | None) -> None:
-        self._result, self._protocol, self._kept = result, protocol, kept
-        self._bodies: dict[str, bytearray] = {"": bytearray()}
+    """Reports that wait to be counted, by pane (or "") and key."""
+
+    def __init__(self, result: Recount, accepting: Accepting, kept: Collection[str] | None) -> None:
+        self._result, self._accepting, self._kept = result, accepting, kept
+        self._bodies: dict[tuple[str, Key], bytearray] = {}
         self._size = 0
 
-    def add(self, body: bytes, starts: Ints | None, limits: Limits) -> None:
-        if starts is None or limits.windows is None:
-            self._bodies[""] += body
+    def add(self, key: Key, body: bytes, starts: Ints | None) -> None:
+        windows = self._accepting.limits.windows
+        if starts is None or windows is None:
+            self._bodies.setdefault(("", key), bytearray()).extend(body)
         else:
-            found, length = np.unique(starts), limits.windows.pane
+            found, length = np.unique(starts), windows.pane
             rows = np.frombuffer(body, np.uint8).reshape(len(starts), -1)  # all records have one length
             for start in found.tolist():
                 name = "" if start == NOWHERE else f"{start}+{length}"
@@ -152,65 +178,96 @@ class _Pending:
                     name = ""
                 own = body if len(found) == 1 else rows[starts == start].tobytes()
                 if start != NOWHERE:
-                    self._result.heard[start, start + length] += len(own) // self._protocol.columns.itemsize
-                self._bodies.setdefault(name, bytearray()).extend(own)
+                    size = self._accepting.protocols[key[0]].columns.itemsize
+                    self._result.heard[start, start + length] += len(own) // size
+                self._bodies.setdefault((name, key), bytearray()).extend(own)
         self._size += len(body)
         if self._size >= _PENDING_BYTES:
             self.count()
 
     def count(self) -> None:
-        protocol = self._protocol
-        for name, body in self._bodies.items():
-            if body:
-                reports = np.frombuffer(bytes(body), protocol.columns)
-                state = self._add_to_cell(name, len(reports))
-                protocol.count(state, *(reports[column] for column in protocol.columns.names or ()))
-                self._result.reports += len(reports)
-        self._bodies, self._size = {"": bytearray()}, 0
+        for (name, key), body in self._bodies.items():
+            protocol = self._accepting.protocols[key[0]]
+            reports = np.frombuffer(bytes(body), protocol.columns)
+            state = self._add_to_cell(name, key, len(reports), protocol)
+            protocol.count(state, *(reports[column] for column in protocol.columns.names or ()))
+        self._bodies, self._size = {}, 0
 
-    def _add_to_cell(self, name: str, reports: int) -> State:
+    def _add_to_cell(self, name: str, key: Key, reports: int, protocol: Protocol) -> State:
         result = self._result
-        if not name:
-            return result.state
-        if name not in result.panes:
-            wanted = self._kept is None or name in self._kept
-            result.panes[name] = Cell(0, np.zeros_like(result.state) if wanted else None)
-        cell = result.panes[name]
-        cell.reports += reports
-        return result.stray if cell.state is None else cell.state
+        cells = result.panes.setdefault(name, Cells()) if name else result.all
+        if key not in cells:
+            wanted = not name or self._kept is None or name in self._kept
+            cells[key] = Cell(0, np.zeros(protocol.entries, np.int64) if wanted else None)
+        cells[key].reports += reports
+        if (state := cells[key].state) is not None:
+            return state
+        return result.stray.setdefault(key, np.zeros(protocol.entries, np.int64))
 
 
-def _verdicts(
-    read: Records, own: bytes, protocol: Protocol, limits: Limits
-) -> Iterator[tuple[Ints, bytes, str]]:
-    """Yields (indices of records, their reports, reason for rejection or "")."""
+def _verdicts(read: Records, accepting: Accepting) -> Iterator[tuple[Ints, tuple[Key, bytes] | str]]:
+    """Yields indices of records, with (key, reports) or the reason."""
     lengths = read.ends - read.begins
     for length in np.unique(lengths).tolist():
         alike = np.flatnonzero(lengths == length)
-        body = _decode_together(read, alike, length, own, protocol, limits)
-        if body is not None:
-            yield alike, body, ""
+        for which, head, rows in _by_head(read, alike, length):
+            if (found := _decode_together(head, rows, accepting)) is not None:
+                yield which, found
+                continue
+            for i in range(len(which)):
+                try:
+                    value = read.data[read.begins[which[i]] : read.ends[which[i]]].tobytes()
+                    yield which[i : i + 1], accepting.parse(value)
+                except Malformed as fault:
+                    yield which[i : i + 1], fault.reason
+
+
+def _by_head(read: Records, alike: Ints, length: int) -> Iterator[tuple[Ints, bytes, _Rows]]:
+    """Yields records of one length, their first bytes, and their reports.
+
+    The first bytes are the version, the fingerprint and, for version 2, the segment and its length. They are empty if
+    the records have no such beginning, or are too few or too long.
+    """
+    rows = np.empty((0, 0), np.uint8)
+    if len(alike) < _FEW or not 5 < length <= _LONG:
+        yield alike, b"", rows
+        return
+    rows = np.lib.stride_tricks.sliding_window_view(read.data, length)[read.begins[alike]]
+    for which, head, rest in _grouped(alike, rows, 5):
+        if head[0] != 2:
+            yield which, head if head[0] == 1 else b"", rest
             continue
-        for i in range(len(alike)):
-            try:
-                value = read.data[read.begins[alike[i]] : read.ends[alike[i]]].tobytes()
-                yield alike[i : i + 1], body_of(value, own, protocol, limits), ""
-            except Malformed as fault:
-                yield alike[i : i + 1], b"", fault.reason
+        for among, size, texts in _grouped(which, rest, 1):
+            if not 0 < size[0] < texts.shape[1]:
+                yield among, b"", texts
+                continue
+            for same, text, reports in _grouped(among, texts, size[0]):
+                yield same, head + size + text, reports
 
 
-def _decode_together(
-    read: Records, alike: Ints, length: int, own: bytes, protocol: Protocol, limits: Limits
-) -> bytes | None:
-    head, size = 1 + len(own), protocol.columns.itemsize
-    if len(alike) < _FEW or not head < length <= _LONG or (length - head) % size:
+def _grouped(which: Ints, rows: _Rows, size: int) -> Iterator[tuple[Ints, bytes, _Rows]]:
+    """Yields records with equal first `size` bytes, these, and the others."""
+    heads = np.ascontiguousarray(rows[:, :size])
+    if (heads == heads[0]).all():
+        yield which, heads[0].tobytes(), rows[:, size:]
+        return
+    _, places = np.unique(heads.view(f"V{size}").ravel(), return_inverse=True)
+    order = np.argsort(places, kind="stable")
+    for same in np.split(order, np.flatnonzero(np.diff(places[order])) + 1):
+        yield which[same], heads[same[0]].tobytes(), rows[same, size:]
+
+
+def _decode_together(head: bytes, rows: _Rows, accepting: Accepting) -> tuple[Key, bytes] | None:
+    if not head or len(rows) < _FEW:
         return None
-    if limits.most is not None and length - head > limits.most * size:
+    try:
+        key = accepting.key_of(head[1:5].hex(), head[6:].decode("latin-1") if head[0] == 2 else None)
+    except Malformed:
         return None
-    frames = np.lib.stride_tricks.sliding_window_view(read.data, length)[read.begins[alike]]
-    if (frames[:, :head] != np.frombuffer(b"\x01" + own, np.uint8)).any():
+    protocol, most = accepting.protocols[key[0]], accepting.limits.most
+    size, length = protocol.columns.itemsize, rows.shape[1]
+    if length % size or (most is not None and length > most * size):
         return None
-    body = frames[:, head:].tobytes()
+    body = rows.tobytes()
     # each check covers all reports, so one call checks all records
-    good = protocol.allowed(body) and protocol.declared(body)
-    return body if good and (not limits.hamming_weight or protocol.likely(body)) else None
+    return (key, body) if accepting.together(body, protocol) else None

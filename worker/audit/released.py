@@ -6,6 +6,7 @@ cut, without the panes that were open there, plus the panes released since. `lat
 the panes that were open or released there.
 """
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -14,7 +15,8 @@ import numpy as np
 from worker.audit.errors import Difference
 from worker.audit.hashes import State
 from worker.audit.heads import Released
-from worker.audit.recount import Cell, Recount
+from worker.audit.parsing import Key
+from worker.audit.recount import Cells, Recount
 from worker.audit.windows import ends_of
 
 
@@ -42,19 +44,34 @@ class Sum:
         return Sum(int(state.sum()), state)
 
 
-class ReleasedRecount:
-    """Recount of released panes and of the rest."""
+class Sums(dict[Key, Sum]):
+    """Counts by document and segment."""
 
-    def __init__(self, released: Released, entries: int, rates: int) -> None:
+    @property
+    def reports(self) -> int:
+        """Number of reports."""
+        return sum(one.reports for one in self.values())
+
+    def add(self, key: Key, reports: int, state: State) -> None:
+        """Adds counts, which may be negative."""
+        own = self.get(key, Sum(0, np.zeros_like(state)))
+        self[key] = Sum(own.reports + reports, own.state + state)
+
+
+class ReleasedRecount:
+    """Recount of released panes and of the rest.
+
+    The head has the cut of the rest of each document, or of the only document at each rate.
+    """
+
+    def __init__(self, released: Released, documents: Sequence[str], rates: int) -> None:
         self.released, self._shape = released, (max(1, rates), -1)
-        self._rest = [self._sum(0, np.zeros(entries, np.int64)) for _ in released.rest]
+        self._documents = documents if len(documents) > 1 else ()
+        self._rest = [Sums() for _ in released.rest]
         self._lost = [0 for _ in released.rest]
-        self._panes: dict[str, Sum] = {}
+        self._panes: dict[str, Sums] = {}
         self._added = set[tuple[int, str]]()  # partitions and their panes
         self.after = min(closed for closed, _ in released.rest)  # panes that end later are kept
-
-    def _sum(self, reports: int, state: State) -> Sum:
-        return Sum(reports, state.reshape(self._shape))
 
     def rest_at(self, partition: int) -> dict[int, list[int]]:
         """Returns the rates whose rest was released at each offset of a partition."""
@@ -78,27 +95,27 @@ class ReleasedRecount:
         """Adds a partition's counts and lost offsets at the cut of the rest."""
         self._lost[rate] += lost
         closed, rest = self.released.rest[rate][0], self._rest[rate]
-        later = [cell for pane, cell in counted.panes.items() if ends_of(pane)[1] > closed]
-        rest.reports += counted.reports - sum(cell.reports for cell in later)
-        rest.state += counted.total().reshape(self._shape)
-        for cell in later:
-            assert cell.state is not None  # kept, because it ends after `after`
-            rest.state -= cell.state.reshape(self._shape)
+        self._add(rest, counted.total())
+        for pane, cells in counted.panes.items():
+            if ends_of(pane)[1] > closed:
+                self._add(rest, cells, -1)
 
-    def add_pane(self, partition: int, pane: str, cell: Cell) -> None:
+    def _add(self, sums: Sums, cells: Cells, sign: int = 1) -> None:
+        for key, cell in cells.items():
+            assert cell.state is not None  # kept, because its pane ends after `after`
+            sums.add(key, sign * cell.reports, sign * cell.state.reshape(self._shape))
+
+    def add_pane(self, partition: int, pane: str, cells: Cells) -> None:
         """Adds a partition's counts of a decided pane, which never change again."""
         if self.released.fewest_of(ends_of(pane)[1]) != float("inf") and (partition, pane) not in self._added:
-            assert cell.state is not None
             self._added.add((partition, pane))
-            total = self._panes.setdefault(pane, self._sum(0, np.zeros_like(cell.state)))
-            total.reports += cell.reports
-            total.state += cell.state.reshape(self._shape)
+            self._add(self._panes.setdefault(pane, Sums()), cells)
 
     def add_decided(self, partition: int, counted: Recount) -> None:
         """Adds a partition's panes that were decided after the cut of the rest."""
-        for pane, cell in counted.panes.items():
+        for pane, cells in counted.panes.items():
             if ends_of(pane)[1] > self.after:
-                self.add_pane(partition, pane, cell)
+                self.add_pane(partition, pane, cells)
 
     def decided(self, begin: int, end: int) -> bool:
         """Returns whether the head's limit can have released a window's pane."""
@@ -107,33 +124,40 @@ class ReleasedRecount:
             m is not None and begin < until and since < end for (since, m), (until, _) in pairwise(steps)
         )
 
-    def window(self, begin: int, end: int) -> Sum:
+    def window(self, begin: int, end: int) -> Sums:
         """Returns the released counts of a window."""
-        total = self._sum(0, np.zeros_like(self._rest[0].state.ravel()))
-        for pane in self._panes:
-            first, last = ends_of(pane)
-            if begin <= first and last <= end:
-                shown = self._released(pane)
-                total = Sum(total.reports + shown.reports, total.state + shown.state)
-        return total
+        inside = ((pane, *ends_of(pane)) for pane in self._panes)
+        return self._released(
+            Sums(), [pane for pane, first, last in inside if begin <= first and last <= end]
+        )
 
-    def all_time(self) -> Sum:
+    def all_time(self) -> Sums:
         """Returns the released counts of all time."""
         return self._rest_and(1)
 
-    def late(self) -> Sum:
+    def late(self) -> Sums:
         """Returns the released counts that are in no window."""
         return self._rest_and(-1)
 
-    def _rest_and(self, sign: int) -> Sum:
+    def _rest_and(self, sign: int) -> Sums:
         """Adds panes released after the cut of the rest, or subtracts others."""
-        state, reports = np.zeros_like(self._rest[0].state), 0
-        for rate, ((closed, _), rest) in enumerate(zip(self.released.rest, self._rest, strict=True)):
-            panes = (pane for pane in self._panes if (ends_of(pane)[1] > closed) == (sign > 0))
-            shown = [self._released(pane) for pane in panes]
-            state[rate] = rest.state[rate] + sign * sum(one.state[rate] for one in shown)
-            reports += rest.reports + sign * sum(one.reports for one in shown)
-        return Sum(reports if len(state) == 1 else int(state.sum()), state)
+        by_rate = list[Sums]()
+        for (closed, _), rest in zip(self.released.rest, self._rest, strict=True):
+            panes = [pane for pane in self._panes if (ends_of(pane)[1] > closed) == (sign > 0)]
+            by_rate.append(self._released(Sums(rest), panes, sign))
+        if self._documents:
+            own = zip(self._documents, by_rate, strict=True)
+            return Sums({key: one for name, sums in own for key, one in sums.items() if key[0] == name})
+        total = by_rate[0]
+        if len(by_rate) > 1:
+            for key in [*total]:
+                state = np.stack([sums[key].state[rate] for rate, sums in enumerate(by_rate)])
+                total[key] = Sum(int(state.sum()), state)
+        return total
 
-    def _released(self, pane: str) -> Sum:
-        return self._panes[pane].enough(self.released.fewest_of(ends_of(pane)[1]))
+    def _released(self, total: Sums, panes: Collection[str], sign: int = 1) -> Sums:
+        for pane in panes:
+            for key, own in self._panes[pane].items():
+                shown = own.enough(self.released.fewest_of(ends_of(pane)[1]))
+                total.add(key, sign * shown.reports, sign * shown.state)
+        return total

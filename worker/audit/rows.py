@@ -62,6 +62,8 @@ def _expect_rows(head: Mapping[str, Any], rows: Mapping[bytes, bytes], messages:
         raise Difference(f"all: no rows, but head {head['sequence']} has reports")
     bodies, newest, labels = dict[str, _Parts](), dict[str, int](), list[str]()
     for message in messages:
+        if message.part:
+            continue
         name, _, part = message.key.partition("/")
         if name == "domain":
             content = json.loads(message.value)

@@ -2,7 +2,7 @@
 
 import json
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
 from itertools import pairwise
@@ -14,14 +14,15 @@ import numpy.typing as npt
 
 from worker.audit.errors import Difference
 from worker.audit.hashes import State
-from worker.audit.parsing import Limits
+from worker.audit.parsing import Documents, Key, Limits, Status
+from worker.audit.protocols import protocol_of
 from worker.audit.records import Range
 from worker.audit.windows import Windows, ends_of
 
 
 @dataclass(frozen=True)
 class StoredCell:
-    """Counts of a pane; `entries` has the integer type of the blob."""
+    """Counts of a cell; `entries` has the integer type of the blob."""
 
     reports: int
     entries: npt.NDArray[Any]
@@ -51,26 +52,40 @@ class Stored:
     gaps: list[Range]  # offset ranges recorded as lost, ascending
     gap_bounds: list[tuple[int, int | None]]  # watermark before each gap, first new highest timestamp after
     rules: list[tuple[int, Limits]]  # (offset at which they begin, limits), ascending
-    cells: Mapping[str, StoredCell]  # by pane, all of one document; `all` has the counts that are in no pane
+    documents: Documents  # every recorded document
+    cells: Mapping[str, Mapping[Key, StoredCell]]  # by pane; `all` has the counts that are in no pane
 
     @property
     def reports(self) -> int:
         """Number of counted reports."""
-        return sum(cell.reports for cell in self.cells.values())
+        return sum(cell.reports for cells in self.cells.values() for cell in cells.values())
 
-    @property
-    def state(self) -> State:
-        """All-time counts; O(cells · K)."""
-        return sum((cell.state for cell in self.cells.values()), np.zeros(1, np.int64))
+    def total(self) -> dict[Key, StoredCell]:
+        """Returns the all-time counts; O(cells · K)."""
+        total = dict[Key, StoredCell]()
+        for cells in self.cells.values():
+            for key, cell in cells.items():
+                own = total.get(key)
+                before = (0, 0) if own is None else (own.reports, own.entries)
+                total[key] = StoredCell(before[0] + cell.reports, before[1] + cell.state)
+        return total
+
+    def where(self, pane: str, key: Key) -> str:
+        """Describes a cell after the name of a value; omits the only document."""
+        document, segment = key
+        parts = {"pane": pane if pane != "all" else "", "segment": segment}
+        parts["document"] = document if len(self.documents) > 1 else ""
+        return "".join(f" of {kind} {name}" for kind, name in parts.items() if name)
 
 
 StoredCut = tuple[Mapping[str, str], Mapping[str, bytes | None]]
 """(fields of a partition's metadata, its blobs by name); a missing blob is None."""
 
 _LAYOUT = 1
-_BLOB = struct.Struct("<4sIq16sIIBqB")
-"""Header of a blob: magic, number of entries, offset, commit id, number of segments, checksum. Then the only segment:
-length of its name, reports, bytes per entry."""
+_BLOB = struct.Struct("<4sIq16sII")
+"""Header of a blob: magic, number of entries, offset, commit id, number of segments, checksum."""
+_SEGMENT = struct.Struct("<qB")
+"""After the length of a segment's name and the name: reports and bytes per entry. All states follow all segments."""
 _CHECKED = ("lineage", "epoch", "offset", "commit_id", "blobs", "totals")
 """Fields that the checksum of the metadata covers."""
 _RULE = {"offset", "revision", "most_reports", "hamming_weight"}
@@ -84,13 +99,12 @@ def decode(
     place: str,
     group: str,
     topic_id: str | None,
-    fingerprint: bytes,
-    size: int,
+    configured: Collection[str],
 ) -> Stored | None:
     """Decodes the counts of a partition; returns None if it is uncounted.
 
-    `place` is ``stream:partition``, and `fingerprint` the stream's only document. Raises `Difference` if the data is
-    damaged or inconsistent, or belongs to another stream, topic or group.
+    `place` is ``stream:partition``, and `configured` has the fingerprints of the configured documents. Raises
+    `Difference` if the data is damaged or inconsistent, or belongs to another stream, topic or group.
     """
     if not fields:
         if any(blob is not None for blob in blobs.values()):
@@ -101,7 +115,8 @@ def decode(
         offset, commit_id = int(fields["offset"]), fields["commit_id"]
         _expect_lineage(lineage, group, topic_id)
         _expect_checksum(fields, place)
-        _expect_documents(totals, fingerprint.hex())
+        rules, documents = _rules(totals), dict(totals["documents"])
+        _expect_documents(documents, rules[-1][1], configured)
         return Stored(
             start=int(totals["start"]),
             offset=offset,
@@ -117,8 +132,9 @@ def decode(
             first_start=dict(totals["first_start"]),
             gaps=[(begin, end) for begin, end in totals["gaps"]],
             gap_bounds=[(line, first) for line, first in totals["gap_bounds"]],
-            rules=_rules(totals),
-            cells=_cells(named, blobs, offset, commit_id, fingerprint.hex(), size),
+            rules=rules,
+            documents=documents,
+            cells=_cells(named, blobs, offset, commit_id, documents),
         )
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise Difference(f"metadata: {dict(fields)} cannot be read ({error!r})") from None
@@ -139,15 +155,16 @@ def _expect_lineage(lineage: Mapping[str, Any], group: str, topic_id: str | None
         )
 
 
-def _expect_documents(totals: Mapping[str, Any], fingerprint: str) -> None:
-    recorded = totals["documents"]
-    if [*recorded] != [fingerprint]:
-        raise Difference(f"documents: {', '.join(recorded)} in Redis, {fingerprint} in the configuration")
-    expect_sealed(recorded[fingerprint], fingerprint)
-    first, *others = ({name: rule[name] for name in _NAMES & rule.keys()} for rule in totals["rules"])
-    if first != {"documents": {fingerprint: [0, False]}} or any(others):
+def _expect_documents(recorded: Documents, limits: Limits, configured: Collection[str]) -> None:
+    if not recorded.keys() & {*configured}:
         raise Difference(
-            f"rules: they name {[first, *others]}; expected is the document {fingerprint} in the first"
+            f"documents: {', '.join(recorded)} in Redis, {', '.join(configured)} in the configuration"
+        )
+    for fingerprint, document in recorded.items():
+        expect_sealed(document, fingerprint)
+    if recorded.keys() != limits.documents.keys():
+        raise Difference(
+            f"rules: they name documents {sorted(limits.documents)}, but {sorted(recorded)} are recorded"
         )
 
 
@@ -179,12 +196,14 @@ def _rules(totals: Mapping[str, Any]) -> list[tuple[int, Limits]]:
     return rules
 
 
-def rules_of(listed: Iterable[Mapping[str, Any]]) -> list[tuple[int, Limits]]:
+def rules_of(listed: Iterable[Mapping[str, Any]], first: str = "") -> list[tuple[int, Limits]]:
     """Parses recorded rules into (offset, limits) pairs.
 
-    Raises `KeyError`, `TypeError` or `ValueError` if a rule is invalid.
+    Joins the names of each rule and all before. `first` is the document that the first rule of a head names if it names
+    none. Raises `KeyError`, `TypeError` or `ValueError` if a rule is invalid.
     """
     rules = list[tuple[int, Limits]]()
+    names: dict[str, dict[str, Status]] = {"documents": {}, "segments": {}}
     for rule in map(dict, listed):
         windows = None
         if "windows" in rule:
@@ -193,12 +212,31 @@ def rules_of(listed: Iterable[Mapping[str, Any]]) -> list[tuple[int, Limits]]:
             _OF_WINDOWS if windows else set()
         ):
             raise ValueError(f"rule with unknown or missing keys: {sorted(rule)}")
-        fewest = rule.get("fewest_new", 0)
+        if first and not rules and "documents" not in rule:
+            rule["documents"] = {first: (0, False)}
+        names = {kind: _joined(so_far, rule.get(kind, {})) for kind, so_far in names.items()}
         limits = Limits(
-            rule["most_reports"], rule["hamming_weight"], rule.get("max_batch_bytes"), windows, fewest
+            most=rule["most_reports"],
+            hamming_weight=rule["hamming_weight"],
+            batch=rule.get("max_batch_bytes"),
+            windows=windows,
+            fewest_new=rule.get("fewest_new", 0),
+            documents=names["documents"],
+            segments=names["segments"],
         )
         rules.append((int(rule["offset"]), limits))
     return rules
+
+
+def _joined(names: Mapping[str, Status], changes: Mapping[str, Any]) -> dict[str, Status]:
+    joined = dict(names)
+    for name, (version, retired) in changes.items():
+        if type(version) is not int or type(retired) is not bool or version < 0:
+            raise TypeError(f"status {version!r}, {retired!r} of {name}")
+        if name in joined and (version, retired) <= joined[name]:
+            raise ValueError(f"rule with the unchanged status {version}, {retired} of {name}")
+        joined[name] = version, retired
+    return joined
 
 
 def _cells(
@@ -206,55 +244,79 @@ def _cells(
     blobs: Mapping[str, bytes | None],
     offset: int,
     commit_id: str,
-    fingerprint: str,
-    size: int,
-) -> dict[str, StoredCell]:
+    documents: Documents,
+) -> dict[str, dict[Key, StoredCell]]:
+    cells = dict[str, dict[Key, StoredCell]](all={})
     if not commit_id:
         if any(blob is not None for blob in blobs.values()):
             raise Difference("metadata: no commit yet, but counts exist")
-        return {"all": StoredCell(0, np.zeros(size, np.uint8))}
-    if f"all@{fingerprint}" not in named:
-        raise Difference(f"metadata: blobs {sorted(named)}, but 'all@{fingerprint}' is missing")
-    cells = {}
+        return cells
+    if not any(f"all@{fingerprint}" in named for fingerprint in documents):
+        missing = " or ".join(repr(f"all@{fingerprint}") for fingerprint in documents)
+        raise Difference(f"metadata: blobs {sorted(named)}, but {missing} is missing")
     for name, by in named.items():
         pane, _, document = name.partition("@")
-        if document != fingerprint:
-            raise Difference(f"metadata: blob {name!r} belongs to a document other than {fingerprint}")
+        if document not in documents:
+            raise Difference(
+                f"metadata: blob {name!r} belongs to a document other than {', '.join(documents)}"
+            )
         if pane != "all":
             ends_of(pane)
         try:
-            cells[pane] = _decode_blob(name, blobs.get(name), by, offset, commit_id, size)
+            found = _decode_blob(name, blobs.get(name), by, offset, commit_id, documents[document])
         except Difference as difference:
             where = "counts" if pane == "all" else f"counts of pane {pane}"
             raise Difference(f"{where}: {difference}") from None
+        cells.setdefault(pane, {}).update({(document, segment): cell for segment, cell in found.items()})
     return cells
 
 
 def _decode_blob(
-    cell: str, blob: bytes | None, named: str, offset: int, commit_id: str, size: int
-) -> StoredCell:
+    name: str, blob: bytes | None, named: str, offset: int, commit_id: str, document: Mapping[str, Any]
+) -> dict[str, StoredCell]:
     if blob is None:
         raise Difference("the blob in the metadata is missing")
     if blob[:4] != b"LDP1" or len(blob) < _BLOB.size:
         raise Difference(
             f"the blob begins with {blob[:4]!r} and has {len(blob)} bytes; expected b'LDP1' and a header"
         )
-    _, entries, written_at, written_by, segments, checksum, length, reports, width = _BLOB.unpack_from(blob)
-    if (segments, length) != (1, 0):
-        raise Difference(f"the blob has {segments} segments; expected one without a name")
-    if entries != size or width not in (1, 2, 4, 8):
-        raise Difference(f"the blob has {entries} entries of {width} bytes; expected {size}")
-    if len(blob) != _BLOB.size + width * size:
-        raise Difference(f"the blob has {len(blob)} bytes, expected {_BLOB.size + width * size}")
+    _, entries, written_at, written_by, segments, checksum = _BLOB.unpack_from(blob)
+    if entries != (size := protocol_of(document).entries):
+        raise Difference(f"the blob has {entries} entries; expected {size}")
+    try:
+        cells = _segments(blob, segments, size, segmented="segment" in document)
+    except (IndexError, ValueError, struct.error) as error:
+        raise Difference(f"the blob has {len(blob)} bytes that cannot be read ({error!r})") from None
     # covers the cell's name and the blob without its checksum
-    due = crc32c.crc32c(b"".join((cell.encode(), blob[:36], blob[40:])))
+    due = crc32c.crc32c(b"".join((name.encode(), blob[:36], blob[40:])))
     if checksum != due:
         raise Difference(f"the blob is damaged: checksum {due:08x}, stored {checksum:08x}")
     if written_by.hex() != named:
         raise Difference(f"the blob is from commit {written_by.hex()}, but the metadata names {named}")
     if written_at > offset or (named == commit_id and written_at != offset):
         raise Difference(f"the blob is from offset {written_at}, the metadata from {offset}")
-    return StoredCell(reports, np.frombuffer(blob, f"<u{width}", offset=_BLOB.size))
+    return cells
+
+
+def _segments(blob: bytes, segments: int, size: int, *, segmented: bool) -> dict[str, StoredCell]:
+    at, listed = _BLOB.size, list[tuple[str, int, int]]()
+    for _ in range(segments):
+        text, at = blob[at + 1 : at + 1 + blob[at]].decode("ascii"), at + 1 + blob[at]
+        listed.append((text, *_SEGMENT.unpack_from(blob, at)))
+        at += _SEGMENT.size
+    names = [text for text, _, _ in listed]
+    if names != sorted({*names}) or (segmented and "" in names) or not (segmented or names == [""]):
+        kind = "ascending names of segments" if segmented else "one segment without a name"
+        raise Difference(f"the blob has segments {names}; expected {kind}")
+    if not {width for _, _, width in listed} <= {1, 2, 4, 8}:
+        raise Difference(f"the blob has entries of {[width for _, _, width in listed]} bytes")
+    if len(blob) != (due := at + size * sum(width for _, _, width in listed)):
+        raise Difference(f"the blob has {len(blob)} bytes, expected {due}")
+    cells = {}
+    for text, reports, width in listed:
+        cells[text] = StoredCell(reports, np.frombuffer(blob, f"<u{width}", size, at))
+        at += size * width
+    return cells
 
 
 def ranges_of(stored: Stored, begin: int, end: int) -> tuple[list[Range], list[Range]]:

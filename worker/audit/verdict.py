@@ -76,6 +76,8 @@ class StreamVerdict:
     provisional_recounted: int = 0
     unknown: str | None = None  # reason why snapshots are not recountable
     gone: int = 0  # closed windows with reports, missing from the topic; `retain` deletes them
+    parts: int = 0  # snapshots of documents and segments on the topic
+    parts_recounted: int = 0
 
     records = _sum_over_partitions("records")
     reports = _sum_over_partitions("reports")

@@ -8,9 +8,10 @@ from typing import Any
 from worker.audit import reading, rows
 from worker.audit.comparison import Newest, assess
 from worker.audit.errors import Difference
-from worker.audit.protocols import protocol_of
+from worker.audit.parsing import Documents, by_fingerprint
 from worker.audit.published import Compared, Published
-from worker.audit.snapshots import UNTIMED, Message, Snapshots
+from worker.audit.snapshots import UNTIMED, Message
+from worker.audit.topic import Snapshots
 from worker.audit.verdict import PartitionVerdict, StreamVerdict
 from worker.config import Config, Served
 
@@ -29,7 +30,7 @@ def verify(
     head. Raises `AuditError` if the topic is missing, the protocol is unknown, or reading makes no progress. Raises
     `KafkaError` or `RedisError` if Kafka or Redis does not respond.
     """
-    name, document = served.name, served.stream.document()
+    name, documents = served.name, _documents(served)
     with (
         reading.connect_kafka(config) as consumer,
         reading.connect_kafka(config) as log,
@@ -50,7 +51,7 @@ def verify(
                 continue
             verdicts.append(
                 assess(
-                    document,
+                    documents,
                     tp.partition,
                     stream=name,
                     group=group,
@@ -78,22 +79,28 @@ def _read_published(
     consumer: Any, served: Served, config: Config, on_passed: Callable[[str], object]
 ) -> tuple[Mapping[str, Any], Published, str | None, str | None]:
     """Returns (head, snapshots, difference in snapshots, difference in rows)."""
-    name, document, passed = served.name, served.stream.document(), dict[str, None]()
+    name, documents, passed = served.name, _documents(served), dict[str, None]()
     head, at = reading.newest_head(consumer, config.snapshots.topic, name)
-    begin = 0 if _has_windows(head) or served.configured.limits.windowing else at
+    parted = "segments" in head or len(head.get("documents", ())) > 1
+    begin = 0 if parted or _has_windows(head) or served.configured.limits.windowing else at
 
     def messages() -> Iterator[Message]:
         return reading.published(
             consumer, config.snapshots.topic, name, begin, lambda one: passed.update({one: None})
         )
 
-    published, differing = published_of(document, messages) if head else headless(document, messages)
+    published, differing = published_of(documents, messages) if head else headless(documents, messages)
     wrong = None
     if (configured := head.get("rows")) is not None:
         wrong = rows.differing(head, reading.rows(consumer, configured["topic"], name), messages)
     for one in passed:  # once each, although the topic is read several times
         on_passed(one)
     return head, published, differing, wrong
+
+
+def _documents(served: Served) -> Documents:
+    """Returns the configured documents of a stream."""
+    return by_fingerprint(*(each.document() for each in served.fleet.documents))
 
 
 def _partitions(published: Published, there: set[int], served: Served, config: Config) -> set[int]:
@@ -137,14 +144,17 @@ def verdict_of(
         compared.provisional,
         compared.unknown,
         compared.gone,
+        len(published.parts),
+        compared.parts,
     )
 
 
 def newest_of(head: Mapping[str, Any]) -> dict[int, Newest]:
     """Returns a head's fields for each partition."""
     offsets, floors, rules = (head.get(what, {}) for what in ("offsets", "floors", "rules"))
+    first = next((one["fingerprint"] for one in head.get("documents", ())), "")
     return {
-        int(p): Newest(offsets.get(p, 0), floors.get(p), rules.get(p, ()))
+        int(p): Newest(offsets.get(p, 0), floors.get(p), rules.get(p, ()), first)
         for p in {*offsets, *floors, *rules}
     }
 
@@ -155,33 +165,38 @@ def _has_windows(head: Mapping[str, Any]) -> bool:
 
 
 def published_of(
-    document: Mapping[str, Any], messages: Callable[[], Iterable[Message]]
+    documents: Documents, messages: Callable[[], Iterable[Message]]
 ) -> tuple[Published, str | None]:
     """Returns (snapshots, difference found in them or None).
 
     Reads the topic again after a difference, because compaction may have removed a superseded message during the read.
     """
-    entries, found = protocol_of(document).entries, None
+    found = None
     for _ in range(2):
         try:
-            snapshots = Snapshots(document, max(1, _MOST_BYTES // (16 * entries)))
+            snapshots = Snapshots(documents, _MOST_BYTES)
             for message in messages():
                 snapshots.take(message)
-            return Published(document, snapshots.finish(), entries, snapshots.head), None
+            there, unknown = snapshots.finish(), None
+            if unnamed := ", ".join(sorted(snapshots.unnamed)):
+                unknown = f"snapshots of document {unnamed}: the configuration does not name it, so none is compared"
+            return Published(documents, there, snapshots.head, unknown), None
         except Difference as difference:
             found = str(difference)
-    return Published(document, (), 0), found
+    return Published(documents, ()), found
 
 
-def headless(
-    document: Mapping[str, Any], messages: Callable[[], Iterable[Message]]
-) -> tuple[Published, str | None]:
+def headless(documents: Documents, messages: Callable[[], Iterable[Message]]) -> tuple[Published, str | None]:
     """Returns the result of `published_of` for a topic without a head."""
     there = dict[str, bytes]()
     for message in messages():
-        if message.key != "head" and message.key.partition("/")[0] not in (*UNTIMED, "domain"):
+        if (
+            not message.part
+            and message.key != "head"
+            and message.key.partition("/")[0] not in (*UNTIMED, "domain")
+        ):
             there[message.key] = message.value
     if not (windows := {tuple(key.split("/")[:2]) for key, value in there.items() if value}):
-        return Published(document, (), 0), None
+        return Published(documents, ()), None
     unknown = f"windows: {len(windows)} on the topic without a head, so none is compared"
-    return Published(document, (), 0, unknown=unknown), None
+    return Published(documents, (), unknown=unknown), None

@@ -134,6 +134,8 @@ def outcome(verdict: "StreamVerdict") -> str:
         )
         if there
     ]
+    if verdict.parts:
+        windows.append(f"{verdict.parts_recounted:,} of {amount(verdict.parts, 'part')}")
     counted += f"; {' and '.join(windows)} recounted" if windows else ""
     if verdict.gone:
         there = f"{verdict.finals:,}" if verdict.finals else "none"

@@ -11,6 +11,7 @@ import ldp
 from ldp.consistency import METHODS
 from tests.support.cells import cells_of
 from worker.audit.comparison import assess
+from worker.audit.parsing import by_fingerprint
 from worker.audit.records import Records
 from worker.counting import layout, rules
 from worker.counting.columns import Batch, Columns
@@ -187,7 +188,7 @@ def test_the_audit_recounts_the_vectors_from_their_log(name, outcome):
     log = [(record["timestamp"], bytes.fromhex(record["value"])) for record in vector["log"]]
     blobs = {window: bytes.fromhex(blob) for window, blob in vector["blobs"].items()}
     row = assess(
-        STREAM.document(),
+        by_fingerprint(STREAM.document()),
         0,
         stream="colours",
         group=GROUP,
@@ -217,6 +218,8 @@ def test_a_head_of_the_current_version_is_read():
         rules={0: listed},
         lineage={"group": GROUP, "topic_id": TOPIC_ID},
         documents={"8e9f39d0": STREAM.hashed.decode()},
+        counted={"8e9f39d0": 7},
+        variance_shares={"8e9f39d0": 1.0},
         methods=tuple(METHODS),
     )
     assert read.foreign(ldp.Fleet((STREAM,)), OURS) == []

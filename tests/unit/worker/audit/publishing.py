@@ -13,6 +13,7 @@ from tests.support.memory.process import Silence
 from tests.unit.worker.audit.streams import STREAMS
 from tests.unit.worker.audit.test_windows import GROUP, START, Counting, log
 from worker.audit.comparison import Newest, assess
+from worker.audit.parsing import by_fingerprint
 from worker.audit.published import Compared
 from worker.audit.records import Records
 from worker.audit.snapshots import Message
@@ -140,11 +141,12 @@ class World:
 
     def audit(self, begin=START, begins=None, topic=None):
         """The verdict, of the topic as it is or of another; the logs begin at an offset, or each at its own."""
-        document, sent = self.stream.document(), self.topic if topic is None else topic
+        documents = by_fingerprint(self.stream.document())
+        sent = self.topic if topic is None else topic
         messages = [Message(each.key.partition("/")[2], each.headers, each.value) for each in sent]
         heads = [each.value for each in messages if each.key == "head"]
         head = json.loads(heads[-1]) if heads and heads[-1] else {}
-        published, differing = (published_of if head else headless)(document, lambda: messages)
+        published, differing = (published_of if head else headless)(documents, lambda: messages)
         newest = newest_of(head)
         verdicts = []
         for p, each in enumerate(self.partitions):
@@ -157,7 +159,7 @@ class World:
             bounds = (begins or {}).get(p, begin), START + LENGTH
             facts = {"cut": cut, "bounds": bounds, "read": read, "published": published}
             facts["newest"] = newest.get(p, Newest())
-            verdicts.append(assess(document, p, stream="s", group=GROUP, **facts))
+            verdicts.append(assess(documents, p, stream="s", group=GROUP, **facts))
         there = range(len(self.partitions))
         compared = Compared(difference=differing) if differing else published.compare(there)
         return verdict_of("s", verdicts, published, compared)

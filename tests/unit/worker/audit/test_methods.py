@@ -50,7 +50,9 @@ def expect(snapshot, change=lambda method, said: None, methods=METHODS):
             json.dumps(body_document(snapshot, method, inline=1 << 30), default=np.ndarray.tolist)
         )
         change(method, said)
-        listed = {name: read(name, method, said, {}, {}) for name in vectors(snapshot.bodies[method])}
+        listed = {
+            name: read(name, method, said, {}, {}) for name in vectors(snapshot, snapshot.bodies[method])
+        }
         expect_method(method, said, own, listed)
         if method == "base":
             expect_intervals(said, own, listed)

@@ -281,7 +281,7 @@ def test_every_changed_field_of_the_head_is_detected(world):
         assert "closed" in difference(world, of_line(closed=closed))
     for rules in ([rule | {"most_reports": 9}], [rule | {"grace": 9}], [rule, rule | {"offset": 150}]):
         assert "rules: " in difference(world, lambda head, rules=rules: head["rules"].update({"0": rules}))
-    assert "head: fingerprint 00000000" in difference(world, lambda head: head.update(fingerprint="00000000"))
+    assert "fingerprint 00000000" in difference(world, lambda head: head.update(fingerprint="00000000"))
     changes = {"reports": 3, "offsets": {"0": START}, "complete": False, "gaps": {"0": [[100, 101]]}}
     changes |= {"uncounted": [1], "sequence": head["sequence"] + 1, "snapshot": "0" * 32, "stream": "other"}
     changes |= {"published": head["published"] + 1}

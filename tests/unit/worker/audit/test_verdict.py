@@ -16,7 +16,7 @@ from tests.unit.worker.audit.streams import STREAMS, counted_by_worker, every_st
 from worker.audit import PartitionVerdict
 from worker.audit.comparison import Newest, assess
 from worker.audit.decoding import chances_of
-from worker.audit.parsing import Limits
+from worker.audit.parsing import Limits, by_fingerprint
 from worker.audit.protocols import weight_bounds
 from worker.audit.records import Deleted, Records
 from worker.audit.recount import recount as recount_of
@@ -60,7 +60,7 @@ def verify(cut, records, begin=START, end=None, stream=STREAM, read=None, partit
 
     bounds = (begin, START + len(records) if end is None else end)
     facts = {"cut": cut, "bounds": bounds, "read": read or there, **facts}
-    return assess(stream.document(), partition, stream=name, group=GROUP, **facts)
+    return assess(by_fingerprint(stream.document()), partition, stream=name, group=GROUP, **facts)
 
 
 def test_counts_of_a_recreated_topic_are_different():
@@ -156,14 +156,16 @@ def test_metadata_and_counts_must_belong_together():
     assert difference({}) == "metadata: missing, but counts exist"
     assert difference(blob=None) == "counts: the blob in the metadata is missing"
     assert difference(blob=blob[:-8]) == f"counts: the blob has {len(blob) - 8} bytes, expected {len(blob)}"
-    for bad in (blob[:49], b"LDP4" + blob[4:]):
+    for bad in (blob[:39], b"LDP4" + blob[4:]):
         assert difference(blob=bad).startswith("counts: the blob begins with ")
     few = blob[:4] + struct.pack("<I", 119) + blob[8:]
-    assert difference(blob=few) == "counts: the blob has 119 entries of 1 bytes; expected 120"
+    assert difference(blob=few) == "counts: the blob has 119 entries; expected 120"
     odd = blob[:49] + b"\x03" + blob[50:]
-    assert difference(blob=odd) == "counts: the blob has 120 entries of 3 bytes; expected 120"
-    for segments in (blob[:32] + struct.pack("<I", 2) + blob[36:], blob[:40] + b"\x01" + blob[41:]):
-        assert "segments; expected one without a name" in difference(blob=segments)
+    assert difference(blob=odd) == "counts: the blob has entries of [3] bytes"
+    another = blob[:32] + struct.pack("<I", 2) + blob[36:40] + blob[40:50] + b"\x01D" + blob[41:]
+    for segments in (another, blob[:40] + b"\x01D" + blob[41:]):
+        assert "expected one segment without a name" in difference(blob=segments)
+    assert "cannot be read" in difference(blob=blob[:49])
     for cell, why in (
         ("all@00c0ffee", "is missing"),
         ("5+5@00c0ffee", "other than"),
@@ -245,16 +247,18 @@ def test_recorded_documents_must_be_those_of_the_rules():
         change(totals)
         return verify((checked(fields | {"totals": json.dumps(totals)}), blobs), records).difference
 
+    another = by_fingerprint(ldp.Stream("s", ldp.GRR("1", 3)).document())
     assert difference(lambda totals: None) is None
     for name, change in {
         "fingerprint": lambda totals: totals["documents"][ours].update(epsilon="2/1"),
-        "in the configuration": lambda totals: totals["documents"].update({"00c0ffee": {}}),
+        "recorded with a document": lambda totals: totals["documents"].update({"00c0ffee": {}}),
+        "are recorded": lambda totals: totals["documents"].update(another),
         "cannot be read": lambda totals: totals.pop("documents"),
-        "in the first": lambda totals: totals["rules"][0].pop("documents"),
-        "expected is": lambda totals: totals["rules"][0]["documents"].update({ours: [0, True]}),
-        "rules: they": lambda totals: totals["rules"][0].update(segments={"DE": [0, False]}),
-        "name": lambda totals: totals["rules"].append(
-            totals["rules"][0] | {"offset": START + 9, "documents": {ours: [1, False]}}
+        "rules: they name": lambda totals: totals["rules"][0].pop("documents"),
+        "accepted: 40 in Redis, 0": lambda totals: totals["rules"][0]["documents"].update({ours: [0, True]}),
+        "status -1": lambda totals: totals["rules"][0].update(segments={"DE": [-1, False]}),
+        "unchanged": lambda totals: totals["rules"].append(
+            totals["rules"][0] | {"offset": START + 9, "documents": {ours: [0, False]}}
         ),
     }.items():
         assert name in difference(change), name
@@ -447,7 +451,11 @@ def test_the_audit_follows_the_rule_recorded_for_each_offset(stream, cuts):
     by_hand = Counter()
     for i, (_, value) in enumerate(records):
         most, ones = [(None, False), (3, True), (1, False)][(i >= 10) + (i >= 25)]
-        by_hand.update(recount_of(stream.document(), [Records.of([(0, value)])], Limits(most, ones)).rejected)
+        by_hand.update(
+            recount_of(
+                by_fingerprint(stream.document()), [Records.of([(0, value)])], Limits(most, ones)
+            ).rejected
+        )
     assert dict(by_hand) == state.rejected
     assert by_hand.keys() == ({"many", "ones"} if stream is UNARY else {"many"})
     for encoded in (state, *([] if stream is UNARY else [with_gap(records, START, START + 5, RULES)])):
@@ -511,13 +519,13 @@ def test_the_audit_rejects_the_same_unlikely_weights(oracle):
 
 
 def test_lost_counts_are_a_difference():
-    document = ldp.Stream("s", ldp.GRR("1", 3)).document()
+    documents = by_fingerprint(ldp.Stream("s", ldp.GRR("1", 3)).document())
     facts = {"stream": "s", "group": "g", "cut": ({}, {}), "bounds": (0, 7), "read": lambda begin, end: []}
-    assert assess(document, 0, **facts).difference is None
-    assert assess(document, 0, **facts, committed=(7, "claimed")).difference is None
-    counted = assess(document, 0, **facts, committed=(7, "counted")).difference
+    assert assess(documents, 0, **facts).difference is None
+    assert assess(documents, 0, **facts, committed=(7, "claimed")).difference is None
+    counted = assess(documents, 0, **facts, committed=(7, "counted")).difference
     assert counted.endswith("counted progress: the counts were lost, or another Redis has them")
-    published = assess(document, 0, **facts, newest=Newest(offset=5)).difference
+    published = assess(documents, 0, **facts, newest=Newest(offset=5)).difference
     assert published.endswith(
         "a snapshot was published of offsets up to 5: the counts were lost, or another Redis has them"
     )

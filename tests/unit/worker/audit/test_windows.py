@@ -8,6 +8,7 @@ import ldp
 from tests.support.cells import cells_of, key_in
 from tests.unit.worker.audit.streams import STREAMS, frame, some_reports
 from worker.audit.comparison import assess
+from worker.audit.parsing import by_fingerprint
 from worker.audit.records import Records
 from worker.counting import layout
 from worker.counting.columns import Batch, Columns
@@ -79,7 +80,13 @@ def verify(state, records, begin=START, stream=STREAM):
 
     bounds = (begin, START + len(records))
     return assess(
-        stream.document(), 0, stream="s", group=GROUP, cut=stored(state, stream), bounds=bounds, read=there
+        by_fingerprint(stream.document()),
+        0,
+        stream="s",
+        group=GROUP,
+        cut=stored(state, stream),
+        bounds=bounds,
+        read=there,
     )
 
 
