@@ -90,21 +90,11 @@ class Accepted:
     @classmethod
     def of(cls, accepting: Accepting, decoded: frames.DecodedBatch, times: Ints) -> "Accepted":
         """Returns the accepted records of a decoded batch; O(records)."""
-        columns = times, decoded.counts, decoded.document, decoded.segment
+        counts, document, segment = decoded.counts, decoded.document, decoded.segment
         if not decoded.verdicts.any():
-            return cls(accepting, *columns, decoded.reports, None)
+            return cls(accepting, times, counts, document, segment, decoded.reports, None)
         at = np.flatnonzero(decoded.verdicts == 0)
-        if accepting.plain:
-            return cls(accepting, times[at], decoded.counts[at], *columns[2:], decoded.reports, at)
-        return cls(
-            accepting,
-            times[at],
-            decoded.counts[at],
-            decoded.document[at],
-            decoded.segment[at],
-            decoded.reports,
-            at,
-        )
+        return cls(accepting, times[at], counts[at], document[at], segment[at], decoded.reports, at)
 
     def until(self, n: int) -> "Accepted":
         """Returns the first n records."""
