@@ -1,6 +1,6 @@
 """A stream of several documents and segments in memory: counted partitions, the worker's publisher, and its topic.
 
-Reports are placed by this file's own code, so that the published counts are compared with it.
+The worker's code counts and publishes frames. This file's own code recounts the published counts.
 """
 
 import json
@@ -13,17 +13,18 @@ from typing import Any, cast
 import numpy as np
 
 import ldp
+from ldp import frames
 from ldp.snapshot import Incomplete, Message, Snapshot, assemble, assemble_window
 from ldp.snapshot.assembling import assemble_released
 from worker.counting import layout
-from worker.counting.cells import CellKey
+from worker.counting.columns import Batch, Columns
 from worker.counting.documents import Document
 from worker.counting.head import Head
 from worker.counting.lineage import lineage_of
 from worker.counting.partition_state import PartitionState
 from worker.counting.ports import Metadata, StoredPartition
 from worker.counting.rules import RecordLimits, RequestedRule, Rule, Status
-from worker.counting.windows import Pane, Windowing
+from worker.counting.windows import Windowing
 from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
 from worker.observe.progress import SERVING, Progress
@@ -40,7 +41,7 @@ OTHER = ldp.Stream("fleet", ldp.GRR("1/2", 2), ["pink", "cyan"])
 
 @dataclass(frozen=True)
 class Sent:
-    """A counted report."""
+    """A counted report; `pane` is the start of its pane, or None if it is late."""
 
     document: ldp.Stream
     value: int
@@ -61,7 +62,7 @@ class Fleet:
         self.states = [self._fresh() for _ in range(2)]
         self.metadata = [layout.initial(lineage_of("g", "t"), state) for state in self.states]
         self.blobs: list[dict[str, bytes]] = [{} for _ in self.states]
-        self.clock = 0.0
+        self.clock, self.commits, self.closed = 0.0, 0, [0, 0]
         self.told = list[tuple[str, dict[str, Any]]]()
         self.content = {"retain": 3 * SECOND, "parts_fewest": 4, **content}
         self.configured = [OTHER, NEW, OLD]
@@ -115,22 +116,16 @@ class Fleet:
 
     def count(self, partition: int, document: ldp.Stream, value: int, time: int, segment: str = "") -> None:
         """Counts a report whose response is a value."""
-        state, pane = self.states[partition], Pane(time // SECOND * SECOND, SECOND)
-        windows = state.windows
-        state.offset += 1
-        state.accepted += 1
-        late = state.windowing is not None and pane.end <= windows.closed
-        in_pane = None if late or state.windowing is None else pane
-        if late:
-            windows.late["1m"] = windows.late.get("1m", 0) + 1
-        cell = state.cell(CellKey(in_pane, document.fingerprint.hex()), segment)
-        cell.reports += 1
-        cell.state[value] += 1
-        windows.watermark = max(windows.watermark or 0, time)
-        if state.windowing is not None:
-            windows.closed = max(windows.closed, windows.watermark - state.windowing.hold)
-        state.set_rules(state.rules)
-        self.sent.append(Sent(document, value, segment, None if in_pane is None else in_pane.start))
+        state = self.states[partition]
+        reports = np.array([(value,)], document.oracle.report_dtype)
+        frame = frames.encode(document, reports, segment) if segment else frames.encode(document, reports)
+        at = state.offset
+        assert not state.apply(Batch(partition, at, at + 1, Columns.of([at], [time], [frame]))).rejected
+        start, windowing = time // SECOND * SECOND, self.limits.windowing
+        in_pane = windowing is not None and start + SECOND > self.closed[partition]
+        if windowing is not None:
+            self.closed[partition] = max(self.closed[partition], time - windowing.hold)
+        self.sent.append(Sent(document, value, segment, start if in_pane else None))
 
     def tick(self) -> None:
         """Commits, publishes, and applies the newest head."""
@@ -140,6 +135,7 @@ class Fleet:
         for partition, state in enumerate(self.states):
             if state.windows.admitted_from is None and partition in head.floors:
                 state.windows.admit(head.floors[partition])
+                self.closed[partition] = max(self.closed[partition], head.floors[partition])
             if state.windows.admitted_from is not None:
                 state.evict(min(state.windows.closed, head.needed_from(state.windows.first_start)))
         self._commit()
@@ -147,7 +143,8 @@ class Fleet:
     def _commit(self) -> None:
         for partition, state in enumerate(self.states):
             before = self.metadata[partition]
-            commit_id = f"{len(self.sent) + 1:024x}{partition:08x}"
+            self.commits += 1
+            commit_id = f"{self.commits:032x}"
             self.metadata[partition], blobs = layout.dump(state, before, commit_id)
             kept = self.blobs[partition] | blobs
             self.blobs[partition] = {n: b for n, b in kept.items() if n in self.metadata[partition].blobs}
