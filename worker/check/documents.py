@@ -83,11 +83,11 @@ def assess_documents(
         )
         for each in changes(former, asked, windowing)
     ]
-    documents = dict.fromkeys([*recorded.documents, *asked.documents])
-    wanted = None if ship is None else ship.fingerprint.hex()
-    if len(documents) > 1 or wanted is not None:
+    wanted = [] if ship is None else [ship.fingerprint.hex()]
+    documents = dict.fromkeys([*recorded.documents, *asked.documents, *wanted])
+    if len(documents) > 1 or wanted:
         sizes, total = served.cell_bytes, sum(newest.values())
-        for name in documents if wanted is None else [wanted]:
+        for name in documents:
             text = _in_force(name, recorded)
             if total:
                 text += f"; {_percent(newest.get(name, 0) / total)} of the newest reports"
@@ -110,7 +110,7 @@ def _finding(served: Served, name: str, text: str, recorded: Recorded, ship: ldp
         f"document {name} of {served.name}",
         recorded.where(name) == len(recorded.partitions),
     )
-    if ship is not None:
+    if ship is not None and ship.fingerprint.hex() == name:
         everywhere = everywhere and recorded.documents.get(name) == ship.hashed.decode()
         return Finding(Level.OK, subject, text) if everywhere else Finding(Level.ERROR, subject, text, _WAIT)
     gone = recorded.names.documents.get(name)
