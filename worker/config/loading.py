@@ -173,6 +173,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
         refuse_absurd_rows(file.rows, served, f"streams[{i}]")
         refuse_absurd_snapshots(file.snapshots, served, f"streams[{i}]")
         _refuse_absurd_batch(file.gateway, served, f"streams[{i}]")
+        _refuse_fleet_uploads(served, f"streams[{i}]")
     return Config(
         group=file.group,
         commit_every_seconds=file.commit_every_seconds,
@@ -214,6 +215,15 @@ def _refuse_absurd_batch(gateway: Gateway, served: Served, key: str) -> None:
         raise ConfigError(
             f"{key}.shuffle_batch_size: {served.shuffle_batch_size} given; allowed is up to {most} with"
             f" gateway.max_body_bytes {gateway.max_body_bytes}, because the shuffler holds a batch in memory"
+        )
+
+
+def _refuse_fleet_uploads(served: Served, key: str) -> None:
+    several = len(served.fleet.documents) > 1 or served.stream.segment is not None
+    if served.intake is not None and several:
+        raise ConfigError(
+            f"{key}.intake: {served.intake} given; allowed for a stream with one document without the key segment,"
+            " because the shuffler moves reports without their document and segment"
         )
 
 

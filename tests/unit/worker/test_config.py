@@ -1,13 +1,16 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import ldp
 from ldp.oracles import ORACLES
 from ldp.query import SetQuery, TopQuery
-from worker.config import ConfigError, load, parse
+from worker.config import ConfigError, load, loading, parse
 from worker.config.schema import File, QueryTable, StreamTable, Table
 from worker.counting.rules import RecordLimits, RequestedRule, Rule
 
@@ -713,3 +716,16 @@ def test_explicit_channels_can_be_served():
 )
 def test_an_invalid_explicit_channel_is_refused(text, expected):
     assert expected in fault(text)
+
+
+def test_uploads_need_one_document_without_segments():
+    one = ldp.Stream("colours", ldp.GRR("1", 3))
+    for documents in ((one, replace(one, oracle=ldp.GRR("2", 3))), (replace(one, segment="country"),)):
+        served = SimpleNamespace(fleet=ldp.Fleet(documents), stream=documents[0], intake="uploads")
+        with pytest.raises(
+            ConfigError, match=r"streams\[0\].intake: uploads given; allowed for a stream with one"
+        ):
+            loading._refuse_fleet_uploads(served, "streams[0]")
+        served.intake = None
+        loading._refuse_fleet_uploads(served, "streams[0]")
+    loading._refuse_fleet_uploads(SimpleNamespace(fleet=ldp.Fleet((one,)), stream=one, intake="uploads"), "s")
