@@ -227,11 +227,11 @@ class Published:
                 shown = self.released.late() if snapshot.name == LATE else self.released.all_time()
             else:
                 shown = self.released.window(snapshot.start, snapshot.end)
-            withheld = None if untimed else count.reports - shown.reports
+            counted, count.cells, count.heard = count.reports, Cells(), Counter()
+            count.add(snapshot, shown)  # adds only the counts of its part
+            withheld = None if untimed else counted - count.reports
             if snapshot.withheld != withheld:
                 raise Difference(f"{snapshot}: {snapshot.withheld} reports withheld, {withheld} recounted")
-            count.cells, count.heard = Cells(), Counter()
-            count.add(snapshot, shown)
         if snapshot.reports != count.reports:
             raise Difference(f"{snapshot}: {snapshot.reports} reports published, {count.reports} recounted")
         bounded = snapshot.final and self._is_bounded(snapshot)

@@ -178,7 +178,7 @@ class Plan:
         """
         windows = [] if self.windows is None else self.windows.due
         if self.release is not None:
-            return [due for due in windows if due.period.final and self.counted(due.period)[0].n]
+            return [due for due in windows if due.period.final and self.counted(due.period).n]
         return [due for due in windows if written.get(due.period) != self.written(due)]
 
     @property
@@ -201,17 +201,17 @@ class Plan:
             return []
         return [Due(LATE, complete=not self.cut.gaps)]
 
-    def counted(self, window: Period = ALL_TIME) -> tuple[Counted, int | None]:
-        """Returns the counts of a period, and the number of reports withheld."""
+    def counted(self, window: Period = ALL_TIME) -> Counted:
+        """Returns the counts of a period to publish."""
         fleet, start, end = self.recorded.fleet, window.start, window.end
         if self.release is None:
-            return Counted(fleet, self.stored.totals(start, end), window), None
+            return Counted(fleet, self.stored.totals(start, end), window)
         if start is None or end is None:
             shown = self.late if window == LATE else {name: own.counts for name, own in self.release.items()}
-            return Counted(fleet, _cells(shown or {}), window, supports=True), None
+            return Counted(fleet, _cells(shown or {}), window, supports=True)
         found = {name: own.window(start, end) for name, own in self.release.items()}
         cells = _cells({name: counts for name, (counts, _) in found.items()})
-        return Counted(fleet, cells, window), sum(withheld for _, withheld in found.values())
+        return Counted(fleet, cells, window, withheld={name: n for name, (_, n) in found.items()})
 
     def written(self, due: Due) -> Written:
         """Returns the version of a window's contents."""

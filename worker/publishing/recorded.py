@@ -95,12 +95,14 @@ class Counted:
         cells: the counts; documents without counts can be absent.
         window: the period.
         supports: whether the counts are supports of values instead of states of the oracle.
+        withheld: fingerprint -> reports of the period that are not released; None without a limit.
     """
 
     fleet: ldp.Fleet
     cells: Cells
     window: Period = Period()  # noqa: RUF009  # frozen
     supports: bool = False
+    withheld: Mapping[str, int] | None = None
 
     @property
     def n(self) -> int:
@@ -111,6 +113,12 @@ class Counted:
         """Returns the number of reports, also of a part."""
         documents = self.fleet.documents if part is None else part.fleet.documents
         return sum(cell.reports for document in documents for cell in self._of(document, part))
+
+    def left_out(self, part: Part | None = None) -> int | None:
+        """Returns the number of reports that are not released, also of a part."""
+        documents = self.fleet.documents if part is None else part.fleet.documents
+        own = self.withheld
+        return None if own is None else sum(own[document.fingerprint.hex()] for document in documents)
 
     def estimate(self, part: Part | None = None) -> ldp.Estimate | FleetEstimate:
         """Returns the estimate for the stream or a part, which must have reports.

@@ -81,7 +81,7 @@ def take(
     progress = window_progress.without(plan.cut.progress, plan.withdrawn)
     after, gone = window_progress.kept(progress, periods, content.retain, come, most)
     planned = content.rows.plan(fleet.name, head, after, periods, content.retain, come, there)
-    counted, _ = plan.counted()
+    counted = plan.counted()
     cut = replace(plan.cut, progress=after, rows=planned.rows, methods=_recorded(content.methods))
     of = _taker(plan, content, replace(cut, **_by_segment(plan, counted, content)))
     whole = partial(
@@ -97,11 +97,11 @@ def take(
     messages += published.of_all_time(counted)
     for one in (*plan.without_window, *due):
         heartbeat()
-        counted, withheld = plan.counted(one.period)
+        counted = plan.counted(one.period)
         is_complete = plan.is_complete(one)
         result = counted.estimate()
         of_window = whole(estimate=result, window=one.period, complete=is_complete)
-        of_window = replace(of_window, withheld=withheld)
+        of_window = replace(of_window, withheld=counted.left_out())
         # tombstones first: a reader that lists windows by their messages drops a window at its tombstone
         messages += snapshot.delete_window(taken, one.period, former)
         messages += snapshot.encode_window(of_window)
@@ -200,7 +200,7 @@ class _Parts:
                     "complete": complete,
                 }
                 taken = self.of(part.fleet, estimate=counted.estimate(part), **what)
-                messages += snapshot.encode_window(taken)
+                messages += snapshot.encode_window(replace(taken, withheld=counted.left_out(part)))
                 self.heartbeat()
         return messages
 

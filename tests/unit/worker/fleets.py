@@ -16,6 +16,13 @@ import ldp
 from ldp import frames
 from ldp.snapshot import Incomplete, Message, Snapshot, assemble, assemble_window
 from ldp.snapshot.assembling import assemble_released
+from worker.audit.comparison import Newest, assess
+from worker.audit.parsing import by_fingerprint
+from worker.audit.published import Compared
+from worker.audit.records import Records
+from worker.audit.snapshots import Message as Audited
+from worker.audit.verdict import StreamVerdict
+from worker.audit.verification import newest_of, published_of, verdict_of
 from worker.counting import layout
 from worker.counting.columns import Batch, Columns
 from worker.counting.documents import Document
@@ -63,6 +70,7 @@ class Fleet:
         self.metadata = [layout.initial(lineage_of("g", "t"), state) for state in self.states]
         self.blobs: list[dict[str, bytes]] = [{} for _ in self.states]
         self.clock, self.commits, self.closed = 0.0, 0, [0, 0]
+        self.logs: list[list[tuple[int, bytes]]] = [[], []]
         self.told = list[tuple[str, dict[str, Any]]]()
         self.content = {"retain": 3 * SECOND, "parts_fewest": 4, **content}
         self.configured = [OTHER, NEW, OLD]
@@ -121,6 +129,7 @@ class Fleet:
         frame = frames.encode(document, reports, segment) if segment else frames.encode(document, reports)
         at = state.offset
         assert not state.apply(Batch(partition, at, at + 1, Columns.of([at], [time], [frame]))).rejected
+        self.logs[partition].append((time, frame))
         start, windowing = time // SECOND * SECOND, self.limits.windowing
         in_pane = windowing is not None and start + SECOND > self.closed[partition]
         if windowing is not None:
@@ -182,6 +191,7 @@ class Fleet:
         assert not rows
         self.messages.append(list(messages))
         for message in messages:
+            self.topic.pop(message.key, None)  # compaction keeps the place of the newest message
             self.topic[message.key] = dict(message.headers(sequence)), message.body
 
     # the published content, and its recount
@@ -202,6 +212,28 @@ class Fleet:
 
     def window(self, name: str, window: str, start: int) -> Snapshot:
         return assemble_window(name, self.topic, window, start)
+
+    def audit(self) -> StreamVerdict:
+        """Returns the verdict of the audit on all counts and messages."""
+        documents = by_fingerprint(*(document.document() for document in self.configured))
+        sent = []
+        for key, (headers, value) in self.topic.items():
+            name, _, place = key.partition("/")
+            sent.append(Audited(place, headers, value, name.removeprefix("fleet")))
+        published, differing = published_of(documents, lambda: sent)
+        verdicts = []
+        for partition, log in enumerate(self.logs):
+            key = layout.meta_key("fleet", partition)
+            facts: dict[str, Any] = {
+                "cut": (layout.fields(self.metadata[partition], key), dict(self.blobs[partition])),
+                "bounds": (0, len(log)),
+                "read": lambda first, last, _, log=log: [Records.of(log[first:last], first)],
+                "published": published,
+                "newest": newest_of(self.document).get(partition, Newest()),
+            }
+            verdicts.append(assess(documents, partition, stream="fleet", group="g", **facts))
+        compared = Compared(difference=differing) if differing else published.compare(range(2))
+        return verdict_of("fleet", verdicts, published, compared)
 
     def recount(
         self, of: Callable[[Sent], bool] = lambda _: True

@@ -77,6 +77,8 @@ def test_a_fleet_is_published_as_it_is_recounted(seed: int) -> None:
             else:
                 assert name == "fleet"
     assert any("@" in name for name, *_ in finals)
+    verdict = world.audit()
+    assert (verdict.verdict, verdict.difference) == ("equal", None)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -325,6 +327,7 @@ def test_segments_are_published_as_they_are_recounted(sliced: Fleet) -> None:
         window = sliced.window(f"fleet:{name}", "1s", 4 * SECOND)
         sliced.demand(window, lambda sent, name=name: in_window(sent) and segment_of(name)(sent))  # type: ignore[misc]
     assert head["hidden"] == len(sliced.sent) - covered > 0
+    assert sliced.audit().difference is None
     assert not any(key.startswith(("fleet:FR/", "fleet:~", "fleet:US:~")) for key in sliced.keys)
 
 

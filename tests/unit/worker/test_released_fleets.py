@@ -90,6 +90,7 @@ def test_every_combination_of_published_vectors_covers_m_reports(seed: int, wind
     for one in world.sent:
         waiting[one.document.fingerprint.hex()] -= one.pane is not None and one.pane >= closed
     assert all(n - reports.get(name, 0) < m for name, n in waiting.items())
+    assert world.audit().difference is None
 
 
 def test_a_publisher_that_takes_over_reads_the_counts_of_each_document() -> None:
@@ -154,6 +155,7 @@ def test_a_limit_begins_when_no_document_has_a_few_new_reports() -> None:
     world.restart()
     world.tick()
     assert (world.covered(f"fleet@{NAMES[0]}") == before).all()
+    assert world.audit().difference is None
 
 
 def test_a_head_has_the_largest_privacy_loss_of_its_documents() -> None:
