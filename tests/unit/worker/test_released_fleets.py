@@ -200,3 +200,33 @@ def test_a_limit_refuses_segments() -> None:
     error = "fewest_new cannot limit the published counts of segments, but DE is counted"
     assert [(event, facts["error"]) for event, facts in world.told] == [("snapshot.retry", error)]
     assert not world.messages
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_limits_begin_and_end_while_a_stream_has_several_documents(seed: int) -> None:
+    """After the last snapshot without a limit, counts of all time change by at least m reports of a document."""
+    rng, vectors = random.Random(seed), list[Any]()
+    world = Marked(0, 2, parts_fewest=1)
+    world.tick()
+    for second in range(1, 8):
+        turn(world, rng, second, 2)
+    later = world.covered() == 0  # without a limit, a document can have a single report
+    world.limit(3)
+    for second in range(8, 24):
+        turn(world, rng, second, 2)
+        assert "released" not in world.document or world.audit().difference is None
+        vectors += [
+            shown for name in ("fleet", *places_of(world)) if (shown := world.covered(name)) is not None
+        ]
+    assert "released" in world.document
+    assert smallest_class(np.unique(np.array(vectors)[:, later], axis=0)) >= 3
+    world.limit(0)
+    turn(world, rng, 24, 2)
+    assert not any("/late/" in key for key in world.keys)
+    assert world.document["reports"] == len(world.sent)
+    assert world.audit().difference is None
+
+
+def places_of(world: Marked) -> list[str]:
+    """Returns the documents that are published under the limit."""
+    return [f"fleet@{name}" for name in NAMES] if "released" in world.document else []
