@@ -88,6 +88,7 @@ BLOCKS = {
     "reference/cli-ldp": {"printf": READER, "": "tests/unit/test_reference.py"},
     "reference/cli-ldp-analysis": {"": "tests/unit/test_reference.py"},
     "reference/cli-ldp-worker": {"": "tests/unit/test_reference.py"},
+    "reference/configuration-streams": {"documents =": "tests/unit/worker/test_configured_documents.py"},
     "reference/http-api": {"location /": "is a part of the reader's configuration of nginx"},
     "reference/state-files": {"ldp aggregate": READER},
     "tutorials/files-only": {

@@ -89,7 +89,7 @@ def assess_documents(
         sizes, total = served.cell_bytes, sum(newest.values())
         for name in documents:
             text = _in_force(name, recorded)
-            if total:
+            if total and not text.startswith("retired"):
                 text += f"; {_percent(newest.get(name, 0) / total)} of the newest reports"
             if name in head.variance_shares:
                 text += f"; {_percent(head.variance_shares[name])} of the variance"

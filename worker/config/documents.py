@@ -11,8 +11,29 @@ from ldp.arguments import as_json
 from ldp.oracles import PROTOCOLS, parameters_of
 from ldp.privacy.declaration import Declaration
 from worker.config.faults import ConfigError, key_in, reason
-from worker.config.redaction import is_showable, shown_path
+from worker.config.redaction import is_showable, said, shown_path
 from worker.config.schema import StreamTable
+
+_INLINE = {"protocol", "epsilon", "domain_size", "labels", "privacy", "segment"}.union(
+    *map(parameters_of, PROTOCOLS)
+)
+"""Keys of a stream's only document."""
+
+
+def fleet_of(table: StreamTable, key: str, folder: Path) -> ldp.Fleet:
+    """Returns the documents of a stream, newest first; raises ConfigError.
+
+    The live documents come first, then the retired ones.
+    """
+    if table.documents is None:
+        if table.retired:
+            raise ConfigError(
+                f"{key}.retired: given without documents; write the live documents to files, too"
+            )
+        return ldp.Fleet((_inline(table, key, folder),))
+    if both := sorted(_INLINE & table.model_fields_set):
+        raise ConfigError(f"{key}.{both[0]}: given with documents; allowed is one of both")
+    return from_files(table.name, table.documents, table.retired, key, folder)
 
 
 def from_files(name: str, live: Sequence[Path], retired: Sequence[Path], key: str, folder: Path) -> ldp.Fleet:
@@ -69,8 +90,10 @@ def _double(place: str, before: str, found: dict[str, ldp.Stream]) -> str:
     return f"{place}: {name} is in {stream}, too; list it once"
 
 
-def inline(table: StreamTable, key: str, folder: Path) -> ldp.Stream:
+def _inline(table: StreamTable, key: str, folder: Path) -> ldp.Stream:
     """Returns the document in the keys of a stream's table."""
+    if table.protocol is None:
+        raise ConfigError(f"{key}.protocol: {said(key, None)} given; it is needed, or documents")
     labels, declared = _labels(table, key, folder), _declared(table, key)
     size = table.domain_size if table.domain_size is not None else len(labels or ())
     if not size:
@@ -85,10 +108,11 @@ def inline(table: StreamTable, key: str, folder: Path) -> ldp.Stream:
         what = _redacted(error, (table.protocol, table.epsilon, *parameters.values()))
         raise ConfigError(f"{key}.{key_in(what, table.model_fields_set, 'protocol')}: {what}") from None
     try:
-        return ldp.Stream(table.name, oracle, None if labels is None else tuple(labels), declared)
+        return ldp.Stream(
+            table.name, oracle, None if labels is None else tuple(labels), declared, table.segment
+        )
     except ValueError as error:
-        what = str(error).removeprefix(f"stream {table.name}: ")
-        raise ConfigError(f"{key}.{key_in(what, ('segment',), 'labels')}: {what}") from None
+        raise ConfigError(f"{key}.labels: {str(error).removeprefix(f'stream {table.name}: ')}") from None
 
 
 def _parameters(table: StreamTable, protocol: str, key: str) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from worker.config.values import (
     Remembering,
     Retention,
     Seconds,
+    Segment,
     TopicName,
     are_methods,
     exact,
@@ -301,6 +302,18 @@ class Snapshots(Table):
     """Methods whose frequencies are published: `base`, and any of the paper's ten, for example `["base",
     "norm-sub"]`. The worker does not recommend other methods, and deletes their earlier messages from the
     topic. A stream of one value has only those of `base`, `base-pos`, `post-pos` and `base-cut`."""
+    parts_fewest: Number = 1000
+    """Smallest number of reports, and of new reports, with which a document or a segment is published as a part of the
+    stream. It limits noise, not privacy: the whole minus its parts shows the rest."""
+    parts_methods: Annotated[
+        list[str],
+        must(
+            lambda names: are_methods(names) and "base" in names,
+            f"allowed is a list with base and any others, each once, of {', '.join(METHODS)}",
+        ),
+        AfterValidator(lambda names: [name for name in METHODS if name in names]),
+    ] = ["base", "norm-sub"]
+    """Methods of segments. A document has only `base`."""
     changed_level: Annotated[
         StrictFloat,
         must(lambda level: 0 <= level < 1, "it must be at least 0 and less than 1"),
@@ -420,9 +433,18 @@ class StreamTable(Table):
     shuffle_batch_size: Number = 1000
     """Number of uploads that the shuffler permutes and moves together. Uploads of an intake partition wait for a
     full batch."""
-    protocol: str
+    documents: Annotated[list[Path], Field(min_length=1)] | None = None
+    """Paths of the accepted documents, newest first, as `ldp-worker document` prints them; in the place of `protocol`
+    and the other keys of a document."""
+    retired: list[Path] = []
+    """Paths of the documents that are no longer accepted. Their counts stay, and snapshots need their labels."""
+    segments: list[Segment] = []
+    """Segments that are counted apart, such as `["DE", "US:4.3"]`, for documents with the key `segment`."""
+    retired_segments: list[Segment] = []
+    """Segments that are no longer counted apart. Their counts stay."""
+    protocol: str | None = None
     """Protocol of the reports: `grr`, `olh`, `oue`, `sue`, `subset`, `hadamard` or `pgr`; or, with explicit
-    probabilities, `response` or `unary`."""
+    probabilities, `response` or `unary`. Required without `documents`."""
     epsilon: Annotated[str | StrictInt | None, exact("ε")] = None
     """Privacy parameter ε: a string or a whole number, never a float, such as `"1"`, `"0.5"` or `"1/3"`.
     Explicit channels have no ε, except `"infinite"`."""
@@ -462,6 +484,9 @@ class StreamTable(Table):
     """Names of the values, without control characters; or the path of a file with one label per line."""
     privacy: dict[str, Any] | None = None
     """Limit on the reports of a unit, and their noise; part of the document."""
+    segment: Segment | None = None
+    """Names of the levels of the segment that each report names in the clear, such as `"country:app"`; part of the
+    document."""
     most_reports: Number = MOST_REPORTS
     """Largest number of reports in a record. The worker rejects a record with more. Set 1 if devices write to
     the topic themselves, because otherwise one record can have 1,000,000 votes."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from ldp.consistency import METHODS
 from ldp.query import SetQuery
+from ldp.segments import prefixes
 from ldp.snapshot import INLINE
 from worker.config.faults import ConfigError
 from worker.config.schema import Snapshots
@@ -38,6 +39,8 @@ def snapshot_cost(table: Snapshots, served: Served) -> SnapshotCost:
     numbers = (len(table.methods) + _BASES_MORE) * values
     if len(served.fleet.documents) > 1:  # Base of each document
         numbers += (1 + _BASES_MORE) * sum(each.oracle.domain_size for each in served.fleet.documents)
+    parts = len({prefix for name in served.configured.segments for prefix in prefixes(name)})
+    numbers += parts * (len(table.parts_methods) + _BASES_MORE) * values
     return SnapshotCost(windows, windows * (16 if values <= INLINE else 4) * numbers)
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import ldp
 from ldp.arguments import as_integer
-from worker.config.documents import inline
+from worker.config.documents import fleet_of
 from worker.config.faults import ConfigError, refuse_doubles
 from worker.config.redaction import said
 from worker.config.schema import QueryTable, StreamTable
 from worker.config.windows import Cost, cost, refuse_absurd, retained, windowing_of
-from worker.counting.bounds import cell_bytes
-from worker.counting.rules import RecordLimits, RequestedRule
+from worker.counting.bounds import cell_bytes, excess
+from worker.counting.rules import RecordLimits, RequestedRule, Status
 from worker.counting.windows import UNITS, milliseconds
 
 
@@ -58,16 +58,18 @@ class Served:
     @property
     def cell_bytes(self) -> dict[str, int]:
         """Maximum bytes of each document's counts in a pane, by fingerprint."""
-        return cell_bytes(self.fleet.documents, ())
+        return cell_bytes(self.fleet.documents, self.configured.segments)
 
 
 def served_from(
     table: StreamTable, key: str, folder: Path, max_batch_bytes: int, fewest_new: int = 0
 ) -> Served:
     """Builds a stream from its table; raises ConfigError for the first fault."""
-    fleet = ldp.Fleet((inline(table, key, folder),))
+    fleet = fleet_of(table, key, folder)
     queries = _queries(table.queries, fleet, key)
-    windowing, retain = windowing_of(table, key), retained(table)
+    windowing, retain, segments = windowing_of(table, key), retained(table), _segments(table, fleet, key)
+    if exceeded := excess(fleet.documents, segments, windowing):
+        raise ConfigError(f"{key}: {exceeded}")
     limits = RecordLimits(
         table.most_reports, True, max_batch_bytes, windowing, fewest_new if fewest_new > 1 else 0
     )
@@ -75,7 +77,7 @@ def served_from(
         fleet,
         table.topic,
         queries,
-        RequestedRule(table.revision, limits),
+        RequestedRule(table.revision, limits, segments),
         table.recount_after,
         milliseconds(table.idle_timeout) / UNITS["s"],
         retain,
@@ -86,6 +88,26 @@ def served_from(
     if windowing is not None and served.cost is not None:
         refuse_absurd(windowing, served.cost, key)
     return served
+
+
+def _segments(table: StreamTable, fleet: ldp.Fleet, key: str) -> dict[str, Status]:
+    """Returns the status of each declared segment; raises ConfigError."""
+    found = dict[str, Status]()
+    levels = max(
+        (each.segment or "" for each in fleet.documents), key=lambda text: (bool(text), text.count(":"))
+    )
+    for name, listed in (("segments", table.segments), ("retired_segments", table.retired_segments)):
+        if listed and not levels:
+            raise ConfigError(f"{key}.{name}: given; it needs a document with the key segment")
+        for i, segment in enumerate(listed):
+            if segment in found:
+                raise ConfigError(
+                    f"{key}.{name}[{i}]: {segment!r} given more than once; list each segment once"
+                )
+            if segment.count(":") > levels.count(":"):
+                raise ConfigError(f"{key}.{name}[{i}]: {segment!r} given; the levels of reports are {levels}")
+            found[segment] = Status(table.revision or 0, name == "retired_segments")
+    return found
 
 
 def _queries(tables: Sequence[QueryTable], fleet: ldp.Fleet, key: str) -> tuple[ldp.query.Query, ...]:

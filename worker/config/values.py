@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, StrictFloat, StrictInt
 
 from ldp.consistency import METHODS
+from ldp.segments import is_segment
 from worker.config.redaction import is_broker
 from worker.counting.windows import ALL, UNITS, milliseconds, parse
 
@@ -53,6 +54,10 @@ NAME = r"[A-Za-z0-9._-]{1,200}"
 Name = Annotated[
     str,
     must(lambda name: re.fullmatch(NAME, name), "allowed are 1 to 200 of A-Z a-z 0-9 . _ -"),
+]
+Segment = Annotated[
+    str,
+    must(is_segment, "allowed are levels of 1 to 32 of A-Z a-z 0-9 . _ -, joined by :, at most 64 in total"),
 ]
 Broker = Annotated[
     str,

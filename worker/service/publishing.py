@@ -27,7 +27,7 @@ A snapshot holds the interpreter lock for 0.5 µs per value, so counting waits a
 def is_large(config: Config, served: Served) -> bool:
     """Returns whether a publisher needs its own process; see `MOST_VALUES`."""
     windows = 1 if served.cost is None else 1 + served.cost.open
-    return windows * served.stream.oracle.domain_size > MOST_VALUES * config.snapshots.every_seconds
+    return windows * served.fleet.size > MOST_VALUES * config.snapshots.every_seconds
 
 
 def group_of(config: Config, served: Served) -> KafkaGroup:
@@ -60,8 +60,10 @@ def publisher(
     events: Events,
 ) -> Publisher:
     """Returns a stream's publisher; see `Publisher` and `Group`."""
-    stream, queries, snapshots = served.stream, served.queries, config.snapshots
-    methods = applicable(stream.oracle.domain_size, snapshots.methods)
+    queries, snapshots = served.queries, config.snapshots
+    methods, parts_methods = (
+        applicable(served.fleet.size, listed) for listed in (snapshots.methods, snapshots.parts_methods)
+    )
     content = Content(
         queries,
         snapshots.level,
@@ -71,6 +73,8 @@ def publisher(
         RowTopic(config.rows.topic, config.slots(served)),
         changed_level=snapshots.changed_level,
         changed_at_least=snapshots.changed_at_least,
+        parts_fewest=snapshots.parts_fewest,
+        parts_methods=parts_methods,
     )
     recommender = Recommender(queries, events, methods=methods)
     membership = Group(partitions, group.uncounted, epoch)

@@ -76,7 +76,8 @@ def _warm(probes: "_Probes", streams: Sequence[Served]) -> None:
     gc.disable()  # collections take a tenth of the time, and the compiler leaves little garbage
     records.warm()
     for served in streams:
-        compiling.warm(*served.fleet.documents)
+        for document in served.fleet.documents:
+            compiling.warm(document)
     if any(served.cost for served in streams):  # they have windows
         lateness.warm()
     gc.enable()

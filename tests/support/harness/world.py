@@ -137,7 +137,10 @@ class World:
         store: Mapping[str, Any] | None = None,
         **changes: Any,
     ) -> Path:
-        """Writes a configuration with changes and further streams."""
+        """Writes a configuration with changes and further streams.
+
+        A change to None removes the key.
+        """
         output = {"topic": self._snapshots, "every_seconds": 0.5} | dict(snapshots or {})
         tables = [{"name": self.name, "topic": f"{self.name}-reports"} | self._table | changes, *more]
         lines = [
@@ -153,7 +156,10 @@ class World:
             *([f"rows = {_toml(self._rows)}"] if self._rows else []),
         ]
         for table in tables:
-            lines += ["[[streams]]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
+            lines += [
+                "[[streams]]",
+                *(f"{key} = {_toml(value)}" for key, value in table.items() if value is not None),
+            ]
         path = self.folder / f"{file}.toml"
         path.write_text("\n".join(lines), encoding="utf-8")
         return path

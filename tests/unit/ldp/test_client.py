@@ -12,9 +12,7 @@ from ldp import frames, wire
 from ldp.client import Client
 from tests.support.wire_vectors import packs, streams
 
-STREAMS = [
-    vector for vector in streams("frames") + streams("oracles") if "segment" not in vector["document"]
-]  # test_javascript_client.py has segments
+STREAMS = streams("frames") + streams("oracles")
 REPORTS = streams("reports")
 over_streams = pytest.mark.parametrize("vector", STREAMS, ids=lambda vector: vector["name"])
 LABELLED = {"protocol": "grr", "epsilon": "64/1", "domain_size": 3, "labels": ["rouge", "vert", "bleu ciel"]}

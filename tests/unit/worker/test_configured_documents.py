@@ -9,13 +9,15 @@ import pytest
 import ldp
 from ldp.consistency import METHODS
 from ldp.query import SetQuery, TopQuery
-from worker.config import ConfigError, Served
+from ldp.segments import Segments
+from tests.support.docs import every_block
+from worker.config import ConfigError, Served, load, parse
 from worker.config.documents import from_files
 from worker.config.rows import slots_of
 from worker.config.schema import QueryTable, Rows, Snapshots
 from worker.config.snapshots import SnapshotCost, snapshot_cost
 from worker.config.streams import _queries
-from worker.counting.rules import RequestedRule
+from worker.counting.rules import RequestedRule, Status
 from worker.counting.windows import Windowing
 
 OLD = ldp.Stream("s", ldp.GRR("1", 3), ["red", "blue", "grey"])
@@ -135,3 +137,144 @@ def test_costs_of_several_documents_are_added():
     numbers = vectors * len(both.fleet.labels) + 6 * (3 + 3)  # the population, and Base of each document
     assert snapshot_cost(Snapshots(), both) == SnapshotCost(windows, windows * 16 * numbers)
     assert slots_of(Rows(topic="rows"), both).ranks == {"": 4}
+
+
+INLINE = 'protocol = "grr"\nepsilon = "1"\nlabels = ["red", "blue", "grey"]\n'
+
+
+def configured(folder, keys):
+    path = folder / "worker.toml"
+    path.write_text(f'[[streams]]\nname = "s"\ntopic = "reports"\n{keys}', encoding="utf-8")
+    return load(path, {}).streams[0]
+
+
+def refused(folder, keys):
+    with pytest.raises(ConfigError) as caught:
+        configured(folder, keys)
+    return str(caught.value).replace(f"{folder}/", "").partition(": ")[2]
+
+
+def test_a_document_in_a_file_is_the_inline_document(tmp_path):
+    written(tmp_path, old=OLD)
+    inline, file = (
+        configured(tmp_path, f"revision = 3\n{keys}") for keys in (INLINE, 'documents = ["old.json"]')
+    )
+    assert inline == file
+    assert file.configured.names(file.fleet).documents == {OLD.fingerprint.hex(): Status()}
+
+
+def test_documents_and_segments_are_configured(tmp_path):
+    new, old = (replace(each, segment="country:app") for each in (NEW, OLD))
+    written(tmp_path, new=new, old=old)
+    keys = 'documents = ["new.json"]\nretired = ["old.json"]\nrevision = 2\nsegments = ["DE", "US:4.3"]\n'
+    served = configured(tmp_path, keys + 'retired_segments = ["US:4.2"]')
+    assert served.fleet == ldp.Fleet((new, old), frozenset([old.fingerprint]))
+    names = served.configured.names(served.fleet)
+    assert names.documents == {
+        new.fingerprint.hex(): Status(2),
+        old.fingerprint.hex(): Status(2, retired=True),
+    }
+    assert names.segments == {"DE": Status(2), "US:4.3": Status(2), "US:4.2": Status(2, retired=True)}
+    assert configured(tmp_path, f'{INLINE}segment = "country:app"').stream == old
+    cells = len(Segments(["DE", "US:4.3", "US:4.2"]).cells)
+    assert [*served.cell_bytes.values()] == 2 * [8 * 3 * cells]
+    bodies = (len(METHODS) + 5) * 4 + 6 * (3 + 3) + (2 + 5) * 4 * len(["DE", "US", "US:4.2", "US:4.3"])
+    assert snapshot_cost(Snapshots(), served).size == 16 * bodies
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ("", "streams[s].protocol: nothing given; it is needed, or documents"),
+        ("documents = []", "streams[s].documents: an empty list given; at least one is needed"),
+        (
+            f'{INLINE}documents = ["old.json"]',
+            "streams[s].epsilon: given with documents; allowed is one of both",
+        ),
+        (
+            'documents = ["old.json"]\nprivacy = { unit = "device" }',
+            "streams[s].privacy: given with documents; allowed is one of both",
+        ),
+        (
+            f'{INLINE}retired = ["new.json"]',
+            "streams[s].retired: given without documents; write the live documents to files, too",
+        ),
+        (
+            'documents = ["old.json"]\nretired = ["copy.json"]',
+            f"streams[s].retired[0]: document {OLD.fingerprint.hex()} is in documents[0], too; allowed is one of"
+            " documents and retired",
+        ),
+        (
+            f'{INLINE}segments = ["DE"]',
+            "streams[s].segments: given; it needs a document with the key segment",
+        ),
+        (
+            f'{INLINE}retired_segments = ["DE"]',
+            "streams[s].retired_segments: given; it needs a document with the key segment",
+        ),
+        (
+            f'{INLINE}segment = "country"\nsegments = ["DE", "U S"]',
+            "streams[s].segments[1]: 'U S' given; allowed are levels of 1 to 32 of A-Z a-z 0-9 . _ -, joined by :, at"
+            " most 64 in total",
+        ),
+        (
+            f'{INLINE}segment = "country"\nsegments = ["DE", "US", "DE"]',
+            "streams[s].segments[2]: 'DE' given more than once; list each segment once",
+        ),
+        (
+            f'{INLINE}segment = "country"\nsegments = ["DE"]\nretired_segments = ["DE"]',
+            "streams[s].retired_segments[0]: 'DE' given more than once; list each segment once",
+        ),
+        (
+            f'{INLINE}segment = "country"\nsegments = ["DE", "US:4.3"]',
+            "streams[s].segments[1]: 'US:4.3' given; the levels of reports are country",
+        ),
+        (f'{INLINE}segment = "~"', "streams[s].segment: '~' given; allowed are levels of 1 to 32 of"),
+        (
+            f'{INLINE}segment = "country"\nsegments = {json.dumps([f"S{i}" for i in range(200)])}\n'
+            f"retired_segments = {json.dumps([f'R{i}' for i in range(57)])}",
+            "streams[s]: 257 segments, live and retired; at most 256 are allowed",
+        ),
+        (
+            'documents = ["old.json", "new.json"]\nwindows = ["60d every 40m"]',
+            "streams[s]: 4,326 panes of each of 2 documents; at most 4,096 in total are allowed",
+        ),
+        (
+            'documents = ["old.json", "new.json"]\n[[streams.queries]]\nname = "q"\nvalues = [0]',
+            "streams[s].queries[q].values: 0 given; allowed is a label",
+        ),
+    ],
+)
+def test_keys_of_documents_and_segments_that_are_refused(tmp_path, keys, expected):
+    written(tmp_path, old=OLD, new=NEW, copy=OLD)
+    assert refused(tmp_path, keys).removeprefix("worker.toml:").startswith(expected)
+
+
+def test_seventeen_documents_are_refused(tmp_path):
+    paths = written(tmp_path, **{f"d{i}": ldp.Stream("s", ldp.OUE(f"{i + 1}/9", 3)) for i in range(17)})
+    listed = [json.dumps([*map(str, each)]) for each in (paths[:10], paths[10:])]
+    text = refused(tmp_path, f"documents = {listed[0]}\nretired = {listed[1]}")
+    assert text == "streams[s]: 17 documents, live and retired; at most 16 are allowed"
+
+
+def test_parts(tmp_path):
+    def snapshots(text):
+        return parse(f'[snapshots]\n{text}\n[[streams]]\nname = "s"\ntopic = "r"\n{INLINE}').snapshots
+
+    assert (snapshots("").parts_fewest, snapshots("").parts_methods) == (1000, ["base", "norm-sub"])
+    assert snapshots('parts_fewest = 5\nparts_methods = ["mle-apx", "base"]').parts_methods == [
+        "base",
+        "mle-apx",
+    ]
+    for wrong in ("parts_fewest = 0", 'parts_methods = ["norm-sub"]', "parts_methods = []"):
+        with pytest.raises(ConfigError, match=r"^snapshots\.parts_"):
+            snapshots(wrong)
+
+
+def test_the_example_of_the_reference_is_a_configuration(tmp_path):
+    ((_, block),) = every_block("reference/configuration-streams")
+    streams = [replace(each, segment="country:app") for each in (OLD, NEW, COLLIDING[0])]
+    written(tmp_path, **{f"colours-{i}": stream for i, stream in enumerate(streams, 1)})
+    served = configured(tmp_path, block)
+    assert served.fleet.documents == (streams[2], streams[1], streams[0])
+    assert [*served.configured.segments] == ["DE", "FR", "US:4.3", "US:4.2"]

@@ -13,7 +13,7 @@ from kafka.structs import ConsumerGroupMetadata, MemberState
 
 from tests.support.batches import batch, record
 from worker.counting.ports import Displaced, StateLost, Unavailable
-from worker.counting.rules import RequestedRule, first
+from worker.counting.rules import Names, RequestedRule, Status, first
 from worker.kafka.client import quirks
 from worker.kafka.client.raw_fetch import Fetched
 from worker.kafka.reports import log as kafka_log
@@ -77,7 +77,7 @@ def log(monkeypatch):
     log = kafka_log.KafkaLog(Consumer(), "reports", kafka_log._WAITING * BUDGET, ThreadPoolExecutor(1))
     log.poll(0)  # notes the membership
     for partition in range(10):
-        log.start(partition, 0, [first(RequestedRule(), 0, "8e9f39d0")])
+        log.start(partition, 0, [first(RequestedRule(), 0, Names({"8e9f39d0": Status()}))])
     yield log
     log.close()
 
@@ -132,7 +132,11 @@ def test_a_damaged_partition_does_not_block_the_others(log):
             while True:
                 counted += [one.partition for one in log.poll(0)]
         for partition in range(10):
-            log.start(partition, counted.count(partition), [first(RequestedRule(), 0, "8e9f39d0")])
+            log.start(
+                partition,
+                counted.count(partition),
+                [first(RequestedRule(), 0, Names({"8e9f39d0": Status()}))],
+            )
     assert counted == [4, 4, 4]
     assert len(log._suspects[3]) == 1
 
@@ -146,7 +150,7 @@ def test_only_equal_bytes_in_two_fetches_are_damage_in_the_log(log, again):
     log._consumer.ready.append({3: [damaged]})
     with pytest.raises(Unavailable, match="at offset 1 fails"):
         log.poll(0)
-    log.start(3, 0, [first(RequestedRule(), 0, "8e9f39d0")])
+    log.start(3, 0, [first(RequestedRule(), 0, Names({"8e9f39d0": Status()}))])
     log._consumer.ready.append({3: [damaged if again == "the same" else written]})
     (handed,) = log.poll(0)
     assert (handed.start, handed.end, handed.columns.offsets.tolist()) == (
