@@ -10,8 +10,9 @@ from worker.counting.documents import unnamed
 NEW_NAME = "give the stream another name: the worker then counts its topic again"
 """The remedy if the topic has reports that were made with the configured document."""
 _NEW_TOPIC = (
-    "undo the change, or give the stream another name and another topic, and send it reports made with the new"
-    " document (ldp-worker document prints it). Reports made with the old document are rejected under any name"
+    "undo the change; or list the recorded and the new document in streams.documents; or, if they have no label in"
+    " common, give the stream another name and another topic. ldp-worker document --fingerprint prints a recorded"
+    " document, and ldp-worker check gives a verdict on the change"
 )
 _LONGEST = 60
 """Maximum length of a printed value, because a head can contain any value."""
