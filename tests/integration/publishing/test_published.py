@@ -128,7 +128,7 @@ def test_a_restart_from_the_middle_is_refused(kafka, redis_url, tmp_path):
         assert "a snapshot was published with counts up to offset" in counts.text
         assert "a snapshot was published of offsets up to" in world.audit().difference
         why = world.launch().stopped_for()
-        assert f"Redis has no counts, but snapshot {last.sequence} was published" in why
+        assert f"Redis has no counts, but snapshot {last.sequence} has counts up to" in why
         assert f"set recount_after = {last.sequence}" in why
         assert world.snapshots.newest().reports == 100
         # the operator allows a restart: lost records become a recorded gap
