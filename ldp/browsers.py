@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ldp import wire
 from ldp.oracles.rated import UNDECLARED, RatedResponse
 from ldp.oracles.unary import UnaryEncoding
+from ldp.segments import required
 
 if TYPE_CHECKING:
     from ldp.stream import Stream
@@ -50,7 +51,7 @@ def unary_frame(stream: Stream, bits: str) -> bytes:
             f"the bits are not {oracle.domain_size} characters 0 or 1, one per value of the stream"
         )
     report = int(bits[::-1], 2).to_bytes(oracle.report_bytes, "little")
-    return wire.header(stream.fingerprint) + report
+    return wire.header(stream.fingerprint, required(stream.segment, None)) + report
 
 
 def confidence_frame(stream: Stream, confidence: Mapping[str, Any]) -> bytes:
@@ -82,4 +83,5 @@ def confidence_frame(stream: Stream, confidence: Mapping[str, Any]) -> bytes:
     doubles = [float(rate) for rate in oracle.rates]
     singles = [struct.unpack("f", struct.pack("f", rate))[0] for rate in doubles]
     found = (listed.index(given) for listed in (doubles, singles) if listed.count(given) == 1)
-    return wire.header(stream.fingerprint) + bytes([next(found, UNDECLARED), VALUES.index(value)])
+    header = wire.header(stream.fingerprint, required(stream.segment, None))
+    return header + bytes([next(found, UNDECLARED), VALUES.index(value)])

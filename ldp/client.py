@@ -17,6 +17,7 @@ from typing import Any
 from ldp import wire
 from ldp.arguments import as_integer
 from ldp.budget import Budget
+from ldp.segments import required
 from ldp.stream import Stream
 
 _MOST = (1 << 31) - 1
@@ -34,13 +35,16 @@ class Client:
 
     Args:
         document: the stream's public document, from `Stream.document` or parsed from JSON.
+        segment: the segment of all reports, with a value for each level of the document's key ``segment``. The server
+            sees it in the clear, so it must not depend on the secret value. A document without the key allows none.
         store: path of a SQLite file, which the client creates. It contains values of the user (`ldp.budget`). Losing or
             restoring the file loses the record of the spent reports.
         clock: returns seconds since 1970-01-01T00:00Z.
 
     Raises:
         TypeError: a part of the document that has the wrong type.
-        ValueError: a key that is missing or unknown, or a value that is not allowed; a store, but no declaration.
+        ValueError: a key that is missing or unknown, or a value that is not allowed; a store, but no declaration; a
+            segment that is malformed, missing or not allowed.
         OSError: a store that cannot be created.
         sqlite3.Error: a store that cannot be read or written.
 
@@ -66,12 +70,15 @@ class Client:
         self,
         document: Mapping[str, Any],
         *,
+        segment: str | None = None,
         store: str | PathLike[str] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         stream = Stream.from_document("unnamed", document)
         self._oracle = stream.oracle
-        self._header = wire.header(stream.fingerprint)
+        self._segment = required(stream.segment, segment)
+        self._header = wire.header(stream.fingerprint, self._segment)
+        self._fingerprint = stream.fingerprint.hex()
         self._indices = {label: index for index, label in enumerate(stream.labels or ())}
         self._memoised = stream.privacy is not None and stream.privacy.memoised
         self._budget: Budget | None = None
@@ -111,13 +118,14 @@ class Client:
 
         Use it on a device that stores its reports until it is online. Packing draws no coins and spends no ε. The
         reports in a frame are accepted or rejected together, share one timestamp, and show that one device sent them.
-        `pack` checks only version, fingerprint and length. Decode other senders' frames first (`ldp.frames.decode`).
-        `most_reports` is the operator's limit of reports per record (`streams.most_reports`). Frames have at most
-        10⁶ bytes (`ldp.wire.LARGEST_FRAME`); a longer report gets its own frame. JSON frames are several times longer.
+        `pack` checks only version, fingerprint, segment and length. Decode other senders' frames first
+        (`ldp.frames.decode`). `most_reports` is the operator's limit of reports per record (`streams.most_reports`).
+        Frames have at most 10⁶ bytes (`ldp.wire.LARGEST_FRAME`); a longer report gets its own frame. JSON frames are
+        several times longer.
 
         Raises:
             TypeError: a frame that is not bytes, or a `most_reports` that is not an integer.
-            ValueError: a frame that is not a binary frame of this stream, or a `most_reports` below 1.
+            ValueError: a frame that is not a binary frame of this stream and segment, or a `most_reports` below 1.
 
         Example:
             >>> client = Client({"protocol": "grr", "epsilon": "1/1", "domain_size": 3})
@@ -130,8 +138,9 @@ class Client:
         bodies = b"".join(self._body(i, frame) for i, frame in enumerate(frames))
         reports = [bodies[at : at + size] for at in range(0, len(bodies), size)]
         if as_json:
-            head = f'{{"fingerprint":"{self._header[1:].hex()}","reports":['.encode()
-            return _joined(head, [self._json(report) for report in reports], b",", b"]}", most)
+            head = f'{{"fingerprint":"{self._fingerprint}","reports":['.encode()
+            tail = "]}" if self._segment is None else f'],"segment":"{self._segment}"}}'
+            return _joined(head, [self._json(report) for report in reports], b",", tail.encode(), most)
         return _joined(self._header, reports, b"", b"", most)
 
     def _body(self, i: int, frame: bytes) -> bytes:
@@ -139,11 +148,13 @@ class Client:
             raise TypeError(
                 f"frame {i} is of type {type(frame).__name__}; it must be bytes, as report returns them"
             )
-        header, body = frame[: wire.HEADER_BYTES], frame[wire.HEADER_BYTES :]
+        header, body = frame[: len(self._header)], frame[len(self._header) :]
         if header != self._header:
             # bytes that are not a frame may be the user's value, so the error does not repeat them
             given = (
-                f"has fingerprint {header[1:].hex()}" if header[:1] == self._header[:1] else "is not a frame"
+                f"has fingerprint {header[1 : wire.HEADER_BYTES].hex()}"
+                if header[:1] == self._header[:1]
+                else "is not a frame"
             )
             raise ValueError(
                 f"frame {i} {given}; a binary frame of this stream begins with {self._header.hex()}"
@@ -151,7 +162,7 @@ class Client:
         size = self._oracle.report_bytes
         if not body or len(body) % size:
             raise ValueError(
-                f"frame {i} has {len(frame)} bytes; allowed are {wire.HEADER_BYTES} plus {size} for each of one or "
+                f"frame {i} has {len(frame)} bytes; allowed are {len(self._header)} plus {size} for each of one or "
                 "more reports"
             )
         return body

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from ldp import kernels
-from ldp.frames import decode
+from ldp.frames import decode, decode_all
+from ldp.oracles import Oracle
 from ldp.oracles.grr import GRR
 from ldp.oracles.partitioned import accumulate_partitioned
 from ldp.stream import Stream
 
 
-def warm(stream: Stream) -> None:
-    """Compiles or loads the kernels that count a stream's binary reports.
+def warm(*documents: Stream) -> None:
+    """Compiles or loads the kernels that count documents' binary reports.
 
     It decodes and counts an empty batch as a worker does. The kernels of `Oracle.support` are included.
     """
-    nothing, oracle = np.empty(0, np.int64), stream.oracle
-    reports = decode(stream, b"", nothing, nothing).reports
+    nothing = np.empty(0, np.int64)
+    decoded = decode_all(documents, b"", nothing, nothing)
+    for document, reports in zip(documents, decoded.reports, strict=True):
+        _warm(document.oracle, reports)
+
+
+def _warm(oracle: Oracle, reports: npt.NDArray[np.void]) -> None:
     states = [oracle.zeros(), oracle.zeros()]
     for counted in (states[:1], states):
         runs = np.array([[0], [0]])

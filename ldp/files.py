@@ -39,6 +39,8 @@ LINES_BLOCK = 1 << 16
 LONGEST_LINE = 1 << 26  # Longest accepted line in bytes; longer lines are skipped without buffering
 
 _LINE_FEED = 0x0A
+_VERSIONS = [wire.VERSION, wire.SEGMENT_VERSION]
+_BINARY = [bytes([version]) for version in _VERSIONS]
 _DIGITS = 9  # Most digits of an index
 
 
@@ -104,6 +106,7 @@ def perturbed(
     values: Iterable[npt.NDArray[np.int64]],
     *,
     binary: bool,
+    segment: str | None = None,
     rng: np.random.Generator | None = None,
 ) -> Iterator[tuple[bytes, int]]:
     """Yields the parts of a file of reports, with each part's report count.
@@ -117,10 +120,11 @@ def perturbed(
         for start in range(0, len(some), most):
             reports = stream.oracle.perturb(some[start : start + most], rng=rng)
             if binary:
-                yield frames.encode(stream, reports)[header:], reports.size
-                header = wire.HEADER_BYTES
+                frame = frames.encode(stream, reports, segment)
+                yield frame[header:], reports.size
+                header = wire.header_bytes(frame)
             else:
-                yield frames.encode_lines(stream, reports), reports.size
+                yield frames.encode_lines(stream, reports, segment), reports.size
 
 
 # Counting of reports
@@ -186,7 +190,7 @@ class Aggregator:
             OSError: the file cannot be read to its end. Earlier lines are counted; an incomplete binary frame is not.
         """
         block = file.read(LINES_BLOCK)
-        if block[:1] == bytes([wire.VERSION]):
+        if block[:1] in _BINARY:
             self._read_frame(file, source, block)
         else:
             self._read_lines(file, source, block)
@@ -214,8 +218,9 @@ class Aggregator:
         oracle = self.stream.oracle
         size = oracle.report_dtype.itemsize
         state, reports, length, reason = oracle.zeros(), 0, 0, ""
-        for record in _parts(file, block, size):
-            length += len(record) - wire.HEADER_BYTES
+        header = wire.header_bytes(block)
+        for record in _parts(file, block, header, size):
+            length += len(record) - header
             if reason in ("", Reason.ONES):
                 decoded = frames.decode(self.stream, record, np.array([0]), np.array([len(record)]))
                 reason = decoded.reasons.get(0, reason)
@@ -247,7 +252,7 @@ class Aggregator:
             bounds = np.concatenate([[0], ends, [] if lines.endswith(b"\n") else [data.size]]).astype(
                 np.int64
             )
-            binary = bounds[:-1][data[bounds[:-1]] == wire.VERSION]
+            binary = bounds[:-1][np.isin(data[bounds[:-1]], _VERSIONS)]
             if binary.size:
                 data = data.copy()
                 data[binary] = 0  # an unknown version, so that the line is rejected
@@ -277,9 +282,9 @@ class Aggregator:
         self._on_rejected(rejected)
 
 
-def _parts(file: Readable, block: bytes, size: int) -> Iterator[bytes]:
+def _parts(file: Readable, block: bytes, header_bytes: int, size: int) -> Iterator[bytes]:
     """Yields frames of complete reports, then a frame with remaining bytes."""
-    header, rest, whole = block[: wire.HEADER_BYTES], block[wire.HEADER_BYTES :], 0
+    header, rest, whole = block[:header_bytes], block[header_bytes:], 0
     while block:
         if whole := len(rest) // size * size:
             yield header + rest[:whole]

@@ -12,20 +12,23 @@ from ldp.segments import HASH_MULTIPLIER, LONGEST, Segments
 
 
 @lru_cache(64)
-def marks_table(fingerprints: tuple[bytes, ...]) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int64], int]:
+def marks_table(
+    documents: tuple[bytes, ...], retired: tuple[bytes, ...]
+) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int64], int]:
     """Returns a table of fingerprints without collisions.
 
-    Raises ValueError for equal fingerprints.
+    A fingerprint that is in both lists is retired. Raises ValueError for a document that is given twice.
     """
-    marks = [int.from_bytes(fingerprint, "little") for fingerprint in fingerprints]
-    if len({*marks}) < len(marks):
+    if len({*documents}) < len(documents):
         raise ValueError("two of the documents have the same fingerprint; each document is given once")
-    size = 2 * len(marks) ** 2
+    marks = [int.from_bytes(fingerprint, "little") for fingerprint in (*documents, *retired)]
+    places = {mark: i for i, mark in enumerate(marks)}
+    size = 2 * len(places) ** 2
     multipliers = (
-        odd for odd in count(0x1E3779B1, 2) if len({_slot(mark, odd, size) for mark in marks}) == len(marks)
+        odd for odd in count(0x1E3779B1, 2) if len({_slot(mark, odd, size) for mark in places}) == len(places)
     )
     multiplier, slots = next(multipliers), np.full(size, -1, np.int16)
-    for i, mark in enumerate(marks):
+    for mark, i in places.items():
         slots[_slot(mark, multiplier, size)] = i
     return slots, np.array(marks, np.int64), multiplier
 

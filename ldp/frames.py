@@ -243,7 +243,7 @@ def decode_all(
         buffer: as for `decode`.
         begins: as for `decode`.
         ends: as for `decode`.
-        retired: fingerprints of documents that the stream no longer accepts.
+        retired: fingerprints of documents that the stream no longer accepts, also if they are in `documents`.
         segments: the cells of segments; None if no segment is declared.
         most_reports: as for `decode`.
         check_weight: as for `decode`.
@@ -323,7 +323,7 @@ def _decode_any(
     found = np.empty(m, np.int64), np.empty(m, np.uint8), np.empty(m, np.int16), np.empty(m, np.int32)
     body, totals = np.empty(place, np.uint8), np.empty(len(documents), np.int64)
     cells = segments_table(segments) if any(document.segment is not None for document in documents) else None
-    marks = marks_table(tuple(document.fingerprint for document in documents) + retired)
+    marks = marks_table(tuple(document.fingerprint for document in documents), retired)
     table, integers = np.array(rules, np.int64), np.array(fields, np.int64).reshape(-1, 2)
     text = np.empty(kernels.TEXT_BYTES, np.uint8)
     outputs = body, text, found, totals

@@ -35,6 +35,13 @@ def header(fingerprint: bytes, segment: str | None = None) -> bytes:
     return bytes([SEGMENT_VERSION]) + fingerprint + bytes([len(segment)]) + segment.encode()
 
 
+def header_bytes(frame: bytes) -> int:
+    """Returns the size of a binary frame's header, with the segment."""
+    if frame[:1] != bytes([SEGMENT_VERSION]) or len(frame) <= HEADER_BYTES:
+        return HEADER_BYTES
+    return HEADER_BYTES + 1 + frame[HEADER_BYTES]
+
+
 def bytes_below(bound: int) -> int:
     """Returns the size (1, 2 or 4 bytes) of integers below `bound` ≤ 2³²."""
     return next(size for size in (1, 2, 4) if bound <= 1 << 8 * size)

@@ -56,9 +56,9 @@ def aggregate(
 ) -> None:
     """Count reports and estimate the values' frequencies.
 
-    Reads frames from files or stdin (-). A file has JSON lines, or one binary frame (first byte 0x01). The counts of
-    all files are added. Prints a snapshot in the format of the snapshot topic, as JSON lines: the head, the labels if
-    the stream has labels, and a body for each method.
+    Reads frames from files or stdin (-). A file has JSON lines, or one binary frame (first byte 0x01 or 0x02). The
+    counts of all files and segments are added. Prints a snapshot in the format of the snapshot topic, as JSON lines:
+    the head, the labels if the stream has labels, and a body for each method.
 
     \b
     ldp aggregate --document colours.json reports.jsonl --top 3

@@ -28,12 +28,17 @@ if TYPE_CHECKING:
     help="json: one report per line. binary: one frame with all reports.",
 )
 @click.option(
+    "--segment", metavar="TEXT", help="Segment of the reports, if the document has the key segment."
+)
+@click.option(
     "--insecure-seed",
     type=click.IntRange(min=0),
     metavar="SEED",
     help="Draw the coins from a seed, for simulations only. Reports with a known seed are not private.",
 )
-def perturb(stream: Stream, files: tuple[str, ...], form: str, insecure_seed: int | None) -> None:
+def perturb(
+    stream: Stream, files: tuple[str, ...], form: str, segment: str | None, insecure_seed: int | None
+) -> None:
     """Turn values into private reports.
 
     Reads one value per line from files or stdin (-). A value is a label, or an index that starts at 0 if the stream
@@ -61,7 +66,7 @@ def perturb(stream: Stream, files: tuple[str, ...], form: str, insecure_seed: in
     def parts(sources: Iterable[tuple[str, Readable]]) -> Iterator[bytes]:
         nonlocal written
         given = (some for source, file in sources for some in values(stream, file, source))
-        for part, reports in perturbed(stream, given, binary=form == "binary", rng=rng):
+        for part, reports in perturbed(stream, given, binary=form == "binary", segment=segment, rng=rng):
             yield part
             written += reports
 

@@ -112,7 +112,8 @@ def _inline(table: StreamTable, key: str, folder: Path) -> ldp.Stream:
             table.name, oracle, None if labels is None else tuple(labels), declared, table.segment
         )
     except ValueError as error:
-        raise ConfigError(f"{key}.labels: {str(error).removeprefix(f'stream {table.name}: ')}") from None
+        what = str(error).removeprefix(f"stream {table.name}: ")
+        raise ConfigError(f"{key}.{key_in(what, ('segment',), 'labels')}: {what}") from None
 
 
 def _parameters(table: StreamTable, protocol: str, key: str) -> dict[str, Any]:

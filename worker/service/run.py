@@ -76,8 +76,7 @@ def _warm(probes: "_Probes", streams: Sequence[Served]) -> None:
     gc.disable()  # collections take a tenth of the time, and the compiler leaves little garbage
     records.warm()
     for served in streams:
-        for document in served.fleet.documents:
-            compiling.warm(document)
+        compiling.warm(*served.fleet.documents)
     if any(served.cost for served in streams):  # they have windows
         lateness.warm()
     gc.enable()

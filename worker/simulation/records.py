@@ -47,7 +47,7 @@ def malformed(frame: bytes, rng: np.random.Generator) -> bytes:
         case 0:
             return b""
         case 1:
-            return bytes([frame[0] + 1]) + frame[1:]
+            return bytes([frame[0] + 2]) + frame[1:]
         case 2:
             return frame[:1] + bytes([frame[1] ^ 0xFF]) + frame[2:]
         case 3:

@@ -5,7 +5,10 @@
 
 import { fingerprintOf } from "./ldp-client.js";
 
-const frame = (document, report) => Uint8Array.of(1, ...fingerprintOf(document), ...report);
+function frame(document, report) {
+  if ("segment" in document) throw new RangeError("the document has the key segment; a browser's report has no segment");
+  return Uint8Array.of(1, ...fingerprintOf(document), ...report);
+}
 
 /** Converts the output of Firefox's `unaryEncodeDiffPrivacy`, a 0 or 1 per value, to a report of `unary`. */
 export function unaryFrame(document, bits) {

@@ -8,6 +8,8 @@ interface Common {
   labels?: string[];
   /** Limit on the reports of a unit, and their noise. */
   privacy?: Privacy;
+  /** The names of the levels of a report's segment, such as "country:app". */
+  segment?: string;
 }
 
 /** The declaration of the reports of a unit; wire-format.md defines the keys. */
@@ -63,11 +65,17 @@ export class Client<S extends Store | null = null> {
   /**
    * @param document the stream's public document, as parsed from its JSON
    * @param store where the client counts reports and stores memoised noise, as the document declares
-   * @param clock returns milliseconds since 1970-01-01T00:00Z
+   * @param options.segment the segment of all reports, with a value for each level of the document's key `segment`; the
+   *   server sees it in the clear, so it must not depend on the secret value. A document without the key allows none.
+   * @param options.clock returns milliseconds since 1970-01-01T00:00Z
    * @throws TypeError if a key has the wrong type
    * @throws RangeError if a key is missing or unknown, or has a value that is not allowed
    */
-  constructor(document: StreamDocument | ParsedDocument, store?: S, clock?: () => number);
+  constructor(
+    document: StreamDocument | ParsedDocument,
+    store?: S,
+    options?: { segment?: string | null; clock?: () => number },
+  );
 
   /** The document's fingerprint, in hexadecimal. */
   get fingerprint(): string;

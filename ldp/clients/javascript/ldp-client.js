@@ -10,6 +10,7 @@
 export const LARGEST_FRAME = 1_000_000;
 
 const VERSION = 1;
+const SEGMENT_VERSION = 2;
 const HEADER_BYTES = 5;
 const MAX_DOMAIN = 2 ** 24;
 const MAX_POINTS = 4 * MAX_DOMAIN;
@@ -543,13 +544,13 @@ function ratesOf(texts) {
   return rates;
 }
 
-/** Checks that a document has exactly these keys, and optionally labels and privacy. */
+/** Checks that a document has exactly these keys, and optionally labels, privacy and segment. */
 function expectKeys(document, keys) {
   const found = Object.keys(document).sort();
   const allowed = ["protocol", "domain_size", ...keys].sort();
-  if (found.filter((key) => key !== "labels" && key !== "privacy").join() !== allowed.join()) {
+  if (found.filter((key) => !["labels", "privacy", "segment"].includes(key)).join() !== allowed.join()) {
     throw new RangeError(
-      `the document has the keys ${found.join(", ")}; ${document.protocol} needs exactly ${allowed.join(", ")}; labels and privacy are optional`,
+      `the document has the keys ${found.join(", ")}; ${document.protocol} needs exactly ${allowed.join(", ")}; labels, privacy and segment are optional`,
     );
   }
 }
@@ -614,6 +615,32 @@ function expectText(name, text) {
   if (/\p{Surrogate}/u.test(text)) throw new RangeError(`${name} is ${shown(text)}; UTF-8 cannot encode it`);
 }
 
+/** Checks a segment, or the names of a document's levels. */
+function expectSegment(name, text) {
+  if (typeof text !== "string") throw new TypeError(`${name} is ${shown(text)}; a string is required`);
+  if (text.length > 64 || !/^[A-Za-z0-9._-]{1,32}(:[A-Za-z0-9._-]{1,32})*$/.test(text)) {
+    throw new RangeError(
+      `${name} is ${shown(text.slice(0, 80))}; allowed are levels of 1 to 32 of A-Z a-z 0-9 . _ -, joined by ":", 64 in all`,
+    );
+  }
+}
+
+/** Returns the bytes of a frame between fingerprint and reports, after a check of the segment against the document. */
+function segmentBytes(document, segment) {
+  if (!("segment" in document)) {
+    if (segment !== null) throw new RangeError("a segment is given; the document needs the key segment, which names its levels");
+    return [];
+  }
+  const levels = document.segment;
+  expectSegment("segment of the document", levels);
+  if (segment === null) throw new RangeError(`no segment is given; the document has the levels ${levels}`);
+  expectSegment("segment", segment);
+  if (segment.split(":").length !== levels.split(":").length) {
+    throw new RangeError(`segment is ${shown(segment)}; the document has the levels ${levels}`);
+  }
+  return [segment.length, ...new TextEncoder().encode(segment)];
+}
+
 /** Checks the declaration of the reports of a unit. */
 function expectPrivacy(privacy) {
   if (typeof privacy !== "object" || privacy === null || Array.isArray(privacy)) {
@@ -654,6 +681,7 @@ export class Client {
   #domain;
   #fields;
   #header;
+  #segment;
   #indices;
   #length;
   #perturb;
@@ -666,11 +694,13 @@ export class Client {
   /**
    * @param document the stream's public document, as parsed from its JSON
    * @param store where the client counts reports and stores memoised noise, as the document declares; see stores.js
-   * @param clock returns milliseconds since 1970-01-01T00:00Z
+   * @param options.segment the segment of all reports, with a value for each level of the document's key `segment`; the
+   *   server sees it in the clear, so it must not depend on the secret value. A document without the key allows none.
+   * @param options.clock returns milliseconds since 1970-01-01T00:00Z
    * @throws TypeError if a key has the wrong type
    * @throws RangeError if a key is missing or unknown, or has a value that is not allowed
    */
-  constructor(document, store = null, clock = Date.now) {
+  constructor(document, store = null, { segment = null, clock = Date.now } = {}) {
     if (typeof document !== "object" || document === null || Array.isArray(document)) {
       throw new TypeError("the document is not an object; pass the result of JSON.parse");
     }
@@ -696,7 +726,10 @@ export class Client {
     else if (store) throw new RangeError("a store is given; the document needs the key privacy");
     if (store && typeof store.update !== "function") throw new TypeError("the store has no method update; see stores.js");
     this.#indices = "labels" in document ? indicesOf(document.labels, d) : new Map();
-    this.#header = Uint8Array.of(VERSION, ...fingerprintOf(document));
+    const between = segmentBytes(document, segment);
+    this.#segment = segment;
+    const version = segment === null ? VERSION : SEGMENT_VERSION;
+    this.#header = Uint8Array.of(version, ...fingerprintOf(document), ...between);
     if (this.#privacy && !store) {
       console.warn("the document declares how often a device reports, but the client has no store");
     }
@@ -704,7 +737,7 @@ export class Client {
 
   /** The document's fingerprint, in hexadecimal. */
   get fingerprint() {
-    return HEX(this.#header.subarray(1));
+    return HEX(this.#header.subarray(1, HEADER_BYTES));
   }
 
   /** The size of a report in a binary frame in bytes. */
@@ -744,10 +777,10 @@ export class Client {
 
   /** Encodes a report's integers. */
   #frame(report) {
-    const frame = new Uint8Array(HEADER_BYTES + this.reportBytes);
+    const frame = new Uint8Array(this.#header.length + this.reportBytes);
     frame.set(this.#header);
     const view = new DataView(frame.buffer);
-    let at = HEADER_BYTES;
+    let at = this.#header.length;
     report.forEach((number, i) => {
       const size = bytesBelow(this.#fields[this.#length ? 0 : i]);
       if (size === 1) view.setUint8(at, number);
@@ -766,10 +799,11 @@ export class Client {
    * @returns frames of at most mostReports reports and 10⁶ bytes; a longer report gets its own frame
    */
   pack(frames, mostReports) {
-    return this.#joined(frames, mostReports, HEADER_BYTES, (report) => report.length).map((reports) => {
-      const frame = new Uint8Array(HEADER_BYTES + reports.length * this.reportBytes);
+    const begin = this.#header.length;
+    return this.#joined(frames, mostReports, begin, (report) => report.length).map((reports) => {
+      const frame = new Uint8Array(begin + reports.length * this.reportBytes);
       frame.set(this.#header);
-      reports.forEach((report, i) => frame.set(report, HEADER_BYTES + i * report.length));
+      reports.forEach((report, i) => frame.set(report, begin + i * report.length));
       return frame;
     });
   }
@@ -777,10 +811,11 @@ export class Client {
   /** Packs as `pack` does, into JSON frames for text-only transports; JSON frames are several times as long. */
   packJSON(frames, mostReports) {
     const head = `{"fingerprint":"${this.fingerprint}","reports":[`;
+    const tail = this.#segment === null ? "]}" : `],"segment":"${this.#segment}"}`;
     const text = (report) => this.#asJSON(report);
     const size = (report) => text(report).length + 1;
-    return this.#joined(frames, mostReports, head.length + 2, size).map(
-      (reports) => `${head}${reports.map(text).join(",")}]}`,
+    return this.#joined(frames, mostReports, head.length + tail.length, size).map(
+      (reports) => `${head}${reports.map(text).join(",")}${tail}`,
     );
   }
 
@@ -803,7 +838,7 @@ export class Client {
 
   /** Yields the reports of frames, and checks that each frame is complete and belongs to this stream. */
   *#reports(frames) {
-    const size = this.reportBytes;
+    const [size, begin] = [this.reportBytes, this.#header.length];
     let i = 0;
     for (const frame of frames) {
       if (!(frame instanceof Uint8Array)) {
@@ -812,15 +847,15 @@ export class Client {
       if (!this.#header.every((byte, at) => byte === frame[at])) {
         // the message has the fingerprint of another stream's frame, but no other bytes, which could be the user's value
         const given =
-          frame[0] === VERSION ? `has the fingerprint ${HEX(frame.subarray(1, HEADER_BYTES))}` : "has an unknown format";
+          frame[0] === this.#header[0] ? `has the fingerprint ${HEX(frame.subarray(1, HEADER_BYTES))}` : "has an unknown format";
         throw new RangeError(`frame ${i} ${given}; a frame of this stream begins with ${HEX(this.#header)}`);
       }
-      if (frame.length === HEADER_BYTES || (frame.length - HEADER_BYTES) % size) {
+      if (frame.length === begin || (frame.length - begin) % size) {
         throw new RangeError(
-          `frame ${i} has ${frame.length} bytes; allowed are ${HEADER_BYTES}, plus ${size} for each of one or more reports`,
+          `frame ${i} has ${frame.length} bytes; allowed are ${begin}, plus ${size} for each of one or more reports`,
         );
       }
-      for (let at = HEADER_BYTES; at < frame.length; at += size) yield frame.subarray(at, at + size);
+      for (let at = begin; at < frame.length; at += size) yield frame.subarray(at, at + size);
       i++;
     }
   }

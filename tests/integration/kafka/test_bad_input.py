@@ -32,7 +32,7 @@ def malformed(stream):
     return [
         (b"", "empty"),
         (None, "empty"),
-        (b"\x02" + good[1:], "version"),
+        (b"\x03" + good[1:], "version"),
         (b"\x00" + noise.randbytes(1_000_000 - 1), "version"),
         (frames.encode(other, other.oracle.perturb([1, 2])), "fingerprint"),
         (frames.encode_json(other, other.oracle.perturb([1, 2])), "fingerprint"),

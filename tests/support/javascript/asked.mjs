@@ -6,7 +6,7 @@
 //                                                how many draws there were, as a list of each number that occurred
 //   {"ask": "masks", "cases": [[a, b, n, [word, ...]], ...]}   the coins that come out of these digits
 //   {"ask": "coins", "cases": [[name, [argument, ...], bytes], ...]}   the draws from these system bytes
-//   {"ask": "calls", "calls": [[document, [method, ...arguments]], ...]}   what each call gives or throws
+//   {"ask": "calls", "calls": [[document, [method, ...arguments], options], ...]}   what each call gives or throws
 //
 // For the first three the coins are replaced in a copy of the module, between two of its lines: it has no switch for it.
 // For the fourth it is the system that is replaced.
@@ -211,9 +211,9 @@ async function calls({ calls: given }) {
     if (result instanceof Uint8Array) return hex(result);
     return Array.isArray(result) ? result.map(written) : result;
   };
-  return given.map(([document, [method, ...rest]]) => {
+  return given.map(([document, [method, ...rest], options]) => {
     try {
-      const client = new Client(document);
+      const client = new Client(document, null, options);
       return { result: method ? written(client[method](...rest.map(read))) : null };
     } catch (error) {
       return { error: error.name, says: error.message };

@@ -28,7 +28,7 @@ async function report(folder, step, noise, reports, times) {
   syncBuiltinESMExports();
   const { Client, Spent } = await import("../../../ldp/clients/javascript/ldp-client.js");
   const { folderStore } = await import("../../../ldp/clients/javascript/stores.js");
-  const client = new Client(document(noise, reports), folderStore(folder), () => 0);
+  const client = new Client(document(noise, reports), folderStore(folder), { clock: () => 0 });
   for (let i = 0; i < times; i++) {
     try {
       const frame = hex(await client.report(7));
@@ -75,7 +75,7 @@ async function device(Client, Spent, seed, noise) {
       const value = Math.floor(draw() * 3);
       const before = text;
       try {
-        const frame = hex(await new Client(document(noise, most), store, () => now).report(value));
+        const frame = hex(await new Client(document(noise, most), store, { clock: () => now }).report(value));
         add();
         if (noise === "memoised" && (kept.get(value) ?? frame) !== frame) faults.push("forgets noise");
         kept.set(value, frame);

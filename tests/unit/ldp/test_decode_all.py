@@ -225,7 +225,14 @@ def test_256_segments_in_one_batch():
 
 
 def test_a_document_given_twice_is_refused():
-    for retired in ((), [DOCUMENTS[0].fingerprint]):
-        documents = DOCUMENTS if retired else [*DOCUMENTS, DOCUMENTS[0]]
-        with pytest.raises(ValueError, match="same fingerprint"):
-            frames.decode_all(documents, *columns([b""]), retired=retired)
+    with pytest.raises(ValueError, match="same fingerprint"):
+        frames.decode_all([*DOCUMENTS, DOCUMENTS[0]], *columns([b""]))
+
+
+def test_a_document_in_both_lists_is_retired():
+    """If all documents of a partition are retired, counting passes them in both lists."""
+    rng = np.random.default_rng(8)
+    for documents in (DOCUMENTS[:1], DOCUMENTS):
+        found = check(documents, documents, DECLARED, list(generated(rng, 500)), None)
+        assert None not in found
+        assert "retired" in found

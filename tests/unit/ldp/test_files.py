@@ -439,3 +439,39 @@ def test_a_byte_order_mark_is_not_part_of_a_label_or_value(tmp_path):
     assert files.labels(tmp_path / "labels") == ["red", "gr\u2028een", "blue"]
     blocks = list(values(COLOURS, io.BytesIO(b"\xef\xbb\xbfred\nblue\n"), "stdin"))
     assert [block.tolist() for block in blocks] == [[0, 2]]
+
+
+@pytest.mark.parametrize("form", ["json", "binary"])
+def test_files_with_segments_count_together(tmp_path, form):
+    stream = ldp.Stream("file", ldp.GRR("1", 300), segment="country:app")
+    path = tmp_path / "sliced.json"
+    path.write_text(json.dumps(stream.document()), encoding="utf-8")
+    given = b"".join(b"%d\n" % (i % 300) for i in range(70_000))  # more than one block of a frame
+    made = [
+        run("perturb", "--document", path, "--format", form, "--segment", segment, stdin=given).stdout_bytes
+        for segment in ("US:4.3", "DE:1")
+    ]
+    aggregator, rejected = aggregated(stream, *made)
+    assert (aggregator.reports, aggregator.state.sum(), rejected) == (140_000, 140_000, [])
+    for segment in ((), ("--segment", "DE")):
+        result = run("perturb", "--document", path, "--format", form, *segment, stdin=given)
+        assert result.exit_code == 1
+        assert "the document has the levels country:app; 0 reports written" in result.stderr
+    if form == "json":
+        return
+    plain = ldp.Stream("file", ldp.GRR("1", 300))
+    own = plain.fingerprint
+    for content, reason in (
+        (made[0][:-1], "length"),
+        (made[0][:12], "length"),
+        (made[0][:9], "segment"),
+        (made[0][:5], "segment"),
+        (made[0][:4], "length"),
+        (b"\x01" + made[0][1:5] + made[0][12:], "segment"),
+    ):
+        assert aggregated(stream, content)[0].rejected == {reason: 1}, reason
+    assert aggregated(plain, b"\x02" + own + made[0][5:])[0].rejected == {"segment": 1}
+    assert aggregated(plain, b"{}\n" + made[0][:20].replace(b"\n", b"") + b"\n")[0].rejected == {
+        "json": 1,
+        "version": 1,
+    }

@@ -17,6 +17,7 @@ from ldp import frames, wire
 from ldp.client import Client
 from ldp.oracles import ORACLES, PROTOCOLS
 from ldp.sampling import exp_below
+from ldp.segments import Segments
 from tests.support.chromium import page_of
 from tests.support.docs import blocks, page
 from tests.support.wire_vectors import FOLDER as VECTOR_FILES
@@ -354,6 +355,78 @@ def test_a_bad_frame_is_refused_and_named(call):
             (answer,) = call((GRR, method, given, most))
             assert says in answer["says"]
             assert "72" not in answer["says"] or given[0] != {"hex": "72"}
+
+
+SEGMENTED = {"protocol": "grr", "epsilon": "1/1", "domain_size": 3, "segment": "country:app"}
+BAD_SEGMENTS = [
+    *(
+        None,
+        "",
+        "US",
+        "US:4:3",
+        "US:",
+        "U S:4",
+        "Ü:4",
+        "US:4\n",
+        "x" * 33 + ":4",
+        "A" * 32 + ":" + "b" * 32,
+        7,
+    ),
+]
+
+
+def test_frames_with_a_segment_match_the_vectors_and_the_python_client(ask):
+    (vector,) = (vector for vector in streams("frames") if vector["name"] == "segments")
+    good = [item for item in vector["records"] if item.get("segment", "").count(":") == 1]
+    for method, key in (("pack", "hex"), ("packJSON", "text")):
+        records = [item for item in good if key in item]
+        stream = ldp.Stream.from_document("s", vector["document"])
+        binary = [
+            frames.encode(
+                stream,
+                np.array([tuple(r) for r in item["reports"]], stream.oracle.report_dtype),
+                item["segment"],
+            ).hex()
+            if key == "text"
+            else item["hex"]
+            for item in records
+        ]
+        options = [{"segment": item["segment"]} for item in records]
+        calls = [
+            (vector["document"], [method, [{"hex": one}], 9], option)
+            for one, option in zip(binary, options, strict=True)
+        ]
+        for item, one, answer in zip(records, binary, ask("calls", calls=calls), strict=True):
+            (packed,) = answer["result"]
+            client = Client(vector["document"], segment=item["segment"])
+            (python,) = client.pack([bytes.fromhex(one)], most_reports=9, as_json=key == "text")
+            assert packed == (python.hex() if key == "hex" else python.decode())
+            assert packed == item["hex"] if key == "hex" else json.loads(packed) == json.loads(item["text"])
+    assert len(good) == 6
+
+
+def test_a_report_with_a_segment_is_decoded_with_it(ask):
+    calls = [(SEGMENTED, ["report", value], {"segment": "US:4.3"}) for value in (0, 2)]
+    made = [bytes.fromhex(answer["result"]) for answer in ask("calls", calls=calls)]
+    made += [Client(SEGMENTED, segment="US:4.3").report(1)]
+    stream, segments = ldp.Stream.from_document("s", SEGMENTED), Segments(["US:4.3"])
+    bounds = np.cumsum([0, *map(len, made)])
+    decoded = frames.decode_all([stream], b"".join(made), bounds[:-1], bounds[1:], segments=segments)
+    assert [segments.cells[i] for i in decoded.segment] == ["US:4.3"] * 3
+    assert stream.fingerprint.hex() == made[0][1:5].hex()
+
+
+def test_a_missing_malformed_or_superfluous_segment_is_refused(ask):
+    plain = {key: value for key, value in SEGMENTED.items() if key != "segment"}
+    cases = [(SEGMENTED, segment) for segment in BAD_SEGMENTS] + [(plain, "DE")]
+    cases += [({**plain, "segment": levels}, "DE") for levels in ("", "a b", None, 7, ["country"])]
+    answers = ask("calls", calls=[(document, ["report", 0], {"segment": one}) for document, one in cases])
+    for (document, segment), answer in zip(cases, answers, strict=True):
+        assert answer.get("error") in ("RangeError", "TypeError"), (document, segment)
+        with pytest.raises((ValueError, TypeError), match=r"segment|levels"):
+            Client(document, segment=segment)
+    ok = ask("calls", calls=[(SEGMENTED, ["report", 0], {"segment": "US:4"}), (plain, ["report", 0], {})])
+    assert all("result" in answer for answer in ok)
 
 
 def test_the_client_is_one_module_with_system_randomness_only():

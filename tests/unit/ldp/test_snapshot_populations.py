@@ -42,6 +42,7 @@ RULES = {
         RULE | {"documents": {NAMES[0]: [0, True]}},
     ],
     1: [RULE, RULE | {"documents": {NAMES[1]: [0, False], NAMES[2]: [0, False]}}],
+    3: [RULE | {"documents": {NAMES[3]: [1, True]}}, RULE | {"documents": {NAMES[3]: [0, False]}}],
     2: [RULE | {"documents": {name: [0, i == 0] for i, name in enumerate(NAMES)}}],
 }
 CUT = Cut(
@@ -172,7 +173,12 @@ def test_messages_of_a_population():
     assert [each["fingerprint"] for each in head["documents"]] == NAMES
     assert [each["reports"] for each in head["documents"]] == [2000, 2000, 0, 1000]
     assert [each["retired"] for each in head["documents"]] == [True, False, False, False]
-    assert [each["partitions"] for each in head["documents"]] == [1, 3, 2, 1]
+    assert [each["partitions"] for each in head["documents"]] == [
+        1,
+        3,
+        2,
+        1,
+    ]  # partition 3 retired the last one
     assert [each["document"] for each in head["documents"]] == [
         json.loads(one.hashed) for one in FLEET.documents
     ]
@@ -219,6 +225,19 @@ def test_a_fleet_of_one_document_is_that_stream():
         assert snapshot.take(fleet, fleet.estimate([own]), CUT, 4, identity=IDENTITY, window=window) == plain
         assert messages(plain).keys() == messages(replace(plain, known=None)).keys()
     assert {document["schema"] for document in documents(messages(plain))} == {1}
+
+
+def test_a_segment_of_one_document_has_its_schema_and_labels():
+    whole = snapshot.take(OLD, estimates()[0], CUT, 4, identity=IDENTITY)
+    part = snapshot.take(OLD, estimates()[0], CUT, 4, identity=IDENTITY, part=SEGMENT)
+    received = messages(whole) | messages(part)
+    read = snapshot.assemble(SEGMENT, received)
+    assert (read, read.schema, read.labels) == (part, 1, OLD.labels)
+    assert read.estimate().frequencies.tolist() == estimates()[0].frequencies.tolist()
+    for document in documents(received):
+        VALIDATOR.validate(document)
+        due = False if document.get("method", "base") != "base" and document["stream"] == SEGMENT else None
+        assert document.get("additive") is due
 
 
 def test_a_final_window_keeps_the_labels_of_its_documents():

@@ -61,8 +61,19 @@ def test_each_part_is_read_by_its_name(config, log, name):
         assert read.labels == (FLEET.labels if part in (None, SEGMENT, CITY) else read.estimate().labels)
         assert reader.head["sequence"] == 3  # the head of the stream
         assert reader.windows == [hour(1, final=True)]
+        due = {b"s/head", b"s/domain", f"{name}/head".encode()}
+        assert {record.key for record in log if record.key.startswith(reader._consumer.begins)} >= due
     with reads(config, name, "1h") as reader:
         assert reader.latest(1) == taken(hour(1, final=True), 1, part=part)
+
+
+def test_windows_of_parts_are_listed_by_a_later_head(config, log):
+    for part in (None, OLD_PART, SEGMENT):  # compaction removed the heads
+        publish(log, taken(hour(1, final=True), 1, part=part))
+    everything(log, 2)
+    for name in ("s", OLD_PART, SEGMENT):
+        with reads(config, name, "1h") as reader:
+            assert reader.latest(1) == taken(hour(1, final=True), 1, part=None if name == "s" else name)
 
 
 def test_a_deleted_window_of_a_part_is_absent(config, log):

@@ -43,7 +43,7 @@ class Topic:
     """The consumer of a topic, whose records come a few a poll."""
 
     def __init__(self, settings, begins, on_passed):
-        self._at, self.records, self.a_poll = 0, Topic.log, Topic.a_poll
+        self._at, self.records, self.a_poll, self.begins = 0, Topic.log, Topic.a_poll, begins
 
     def assign(self, partitions):
         (self._partition,) = partitions
