@@ -68,7 +68,7 @@ def turn(world: Marked, rng: random.Random, second: int, documents: int) -> None
         world.restart()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("windows", [True, False])
 def test_every_combination_of_published_vectors_covers_m_reports(seed: int, windows: bool) -> None:
     rng = random.Random(seed)
@@ -202,7 +202,7 @@ def test_a_limit_refuses_segments() -> None:
     assert not world.messages
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 def test_limits_begin_and_end_while_a_stream_has_several_documents(seed: int) -> None:
     """After the last snapshot without a limit, counts of all time change by at least m reports of a document."""
     rng, vectors = random.Random(seed), list[Any]()
