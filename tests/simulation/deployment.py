@@ -481,13 +481,13 @@ class Listener:
         self.world.note(f"claimed, {how}", f"{partition} at {offset}, epoch {epoch}")
         self._compare(partition)
 
-    def counted(self, accepted: int, rejected: int, reports: int) -> None:
+    def counted(self, accepted: int, rejected: int, reports: object) -> None:
         for partition, offset in self.worker.ownership.counted().items():
             if self.seen.get(partition) != offset:
                 self.seen[partition] = offset
                 self._compare(partition)
 
-    def published(self, snapshot: Any, _deviation: float) -> None:
+    def published(self, snapshot: Any, *_: object) -> None:
         self.world.say("published", snapshot.sequence)
 
     def poll_failed(self, error: Unavailable) -> None:

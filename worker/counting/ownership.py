@@ -10,6 +10,7 @@ needs a proof by `Log.firsts`. This file has all steps of a claim and of a commi
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 from uuid import uuid4
@@ -335,7 +336,9 @@ class Ownership:
             self._events.with_key_or_headers(batch.with_key_or_headers)
         if applied.late or applied.undated:
             self._events.late_or_undated(applied.late, applied.undated, late)
-        reports = sum(len(some) for _, some in applied.reports)
+        reports = Counter[str]()
+        for document, some in applied.reports:
+            reports[document] += len(some)
         self._events.counted(applied.accepted, applied.rejected.total(), reports)
 
     def commit(

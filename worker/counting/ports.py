@@ -313,8 +313,8 @@ class Events(Protocol):
 
     # counting
 
-    def counted(self, accepted: int, rejected: int, reports: int) -> None:
-        """Reports the numbers of records and of counted reports in a batch."""
+    def counted(self, accepted: int, rejected: int, reports: Mapping[str, int]) -> None:
+        """Reports a batch's records, and its counted reports by document."""
 
     def late_or_undated(self, late: Mapping[str, int], undated: int, left_out: int) -> None:
         """Reports late records by age, undated records, and missing dead letters."""
@@ -350,8 +350,15 @@ class Events(Protocol):
     def publishing(self, owner: bool) -> None:
         """Reports whether this worker publishes the stream's snapshots."""
 
-    def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
-        """Reports a published snapshot; see `Estimate.sum_deviation`."""
+    def documents_unnamed(self, documents: Sequence[str], remedy: str) -> None:
+        """Reports the recorded documents that are not configured; () for none."""
+
+    def published(self, snapshot: Snapshot, sum_deviation: float, rest_ratio: float | None = None) -> None:
+        """Reports a published snapshot.
+
+        `sum_deviation`: see `Estimate.sum_deviation`. `rest_ratio`: share of the reports with a segment that count in a
+        rest; None without such reports.
+        """
 
     def windows_closed(self, closed: Mapping[str, int], watermark: int) -> None:
         """Reports the end of the last closed window per name, and the watermark."""

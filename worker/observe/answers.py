@@ -22,7 +22,10 @@ Series = tuple[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Shown:
-    """Exported values of a snapshot, with the sum and standard error of Base."""
+    """Exported values of a snapshot, with the sum and standard error of Base.
+
+    `rest_ratio` is None for a snapshot without reports of segments.
+    """
 
     sequence: int
     reports: int
@@ -32,10 +35,11 @@ class Shown:
     std_error: float
     sum: float
     sum_deviation: float
+    rest_ratio: float | None
     answers: Mapping[Series, float]
 
     @classmethod
-    def of(cls, snapshot: Snapshot, sum_deviation: float) -> Self:
+    def of(cls, snapshot: Snapshot, sum_deviation: float, rest_ratio: float | None = None) -> Self:
         """Returns the exported values of a snapshot; O(d + methods)."""
         return cls(
             snapshot.sequence,
@@ -46,6 +50,7 @@ class Shown:
             snapshot.std_error,
             float(np.nansum(snapshot.bodies["base"].frequencies)),
             sum_deviation,
+            rest_ratio,
             dict([*_values(snapshot), *_queries(snapshot)]),
         )
 

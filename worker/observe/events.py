@@ -126,11 +126,13 @@ class StreamEvents:
         self._logger.warning("partition.gap", partition=partition, lost_from=lost_from, lost_to=lost_to)
         self._progress.over(Step.DEAD_LETTERS)
 
-    def counted(self, accepted: int, rejected: int, reports: int) -> None:
-        """Counts records and reports."""
+    def counted(self, accepted: int, rejected: int, reports: Mapping[str, int]) -> None:
+        """Counts records, and reports by document."""
         self._metrics.records.labels(self._stream, "rejected").inc(rejected)
         self._metrics.records.labels(self._stream, "accepted").inc(accepted)
-        self._metrics.reports.labels(self._stream).inc(reports)
+        self._metrics.reports.labels(self._stream).inc(sum(reports.values()))
+        for document, n in reports.items():
+            self._metrics.document_reports.labels(self._stream, document).inc(n)
 
     def late_or_undated(self, late: Mapping[str, int], undated: int, left_out: int) -> None:
         """Counts late records, undated records, and those without a dead letter."""
@@ -218,9 +220,15 @@ class StreamEvents:
         if owner and self._covered is None:
             self._cover()
 
-    def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
+    def documents_unnamed(self, documents: Sequence[str], remedy: str) -> None:
+        """Exports and logs recorded documents that are not configured."""
+        self._metrics.unnamed.labels(self._stream).set(len(documents))
+        if documents:
+            self._logger.warning("documents.unnamed", documents=documents, remedy=remedy)
+
+    def published(self, snapshot: Snapshot, sum_deviation: float, rest_ratio: float | None = None) -> None:
         """Exports and logs a published snapshot."""
-        self.shown(Shown.of(snapshot, sum_deviation))
+        self.shown(Shown.of(snapshot, sum_deviation, rest_ratio))
 
     def shown(self, shown: Shown) -> None:
         """Exports and logs the values of a snapshot."""
@@ -234,6 +242,8 @@ class StreamEvents:
         metrics.std_error.labels(name).set(shown.std_error)
         metrics.sum.labels(name).set(shown.sum)
         metrics.sum_deviation.labels(name).set(shown.sum_deviation)
+        if shown.rest_ratio is not None:
+            metrics.rest_ratio.labels(name).set(shown.rest_ratio)
         self._answers.show(shown.answers)
         self._logger.info(
             "snapshot.published", sequence=shown.sequence, reports=shown.reports, complete=shown.complete

@@ -4,7 +4,7 @@ No label identifies a user. Only the ten most frequent values have series.
 """
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from typing import Any
 
@@ -61,6 +61,11 @@ class Metrics:
             "records_total", "Records read, by outcome: accepted or rejected.", ("stream", "outcome")
         )
         self.reports = counter("reports_total", "Reports counted by this process.")
+        self.document_reports = counter(
+            "document_reports_total",
+            "Reports counted by this process, by the fingerprint of their document.",
+            ("stream", "document"),
+        )
         self.rejected = counter("rejected_total", "Malformed records, by reason.", ("stream", "reason"))
         self.passed_over = counter(
             "passed_over_total",
@@ -151,6 +156,14 @@ class Metrics:
             "Partitions with reports that the newest snapshot lacks, by cause: gap (the log lost reports that no"
             " worker had counted) or uncounted (this Redis has no counts of the partition).",
             ("stream", "cause"),
+        )
+        self.unnamed = gauge(
+            "documents_unnamed",
+            "Recorded documents that the publisher's configuration does not name; the publisher waits.",
+        )
+        self.rest_ratio = gauge(
+            "segment_rest_ratio",
+            "Share of the newest snapshot's reports with a segment that count in the rest of undeclared segments.",
         )
         self.std_error = gauge(
             "snapshot_standard_error", "Standard error of Base for a value of frequency 0."
@@ -274,13 +287,18 @@ class Metrics:
                 for metric, offset in zip(offsets, found, strict=True):
                     metric.labels(stream, str(partition)).set(offset)
 
-    def begin(self, stream: str) -> None:
-        """Starts a stream's counters at 0, so that rates include the first event."""
+    def begin(self, stream: str, documents: Iterable[str]) -> None:
+        """Starts a stream's counters at 0, so that rates include the first event.
+
+        `documents`: the fingerprints of the configured documents.
+        """
         self.up.labels(stream).set(1)
         self.publisher.labels(stream).set(0)
+        self.unnamed.labels(stream).set(0)
         for metric, values in (
             (self.records, ("accepted", "rejected")),
             (self.rejected, tuple(REASONS)),
+            (self.document_reports, documents),
             (self.alarms, TESTS),
             (self.late, (*AGES, OLDER)),
             (self.claims, ("fresh", "resume", "gap", "recount")),

@@ -91,7 +91,7 @@ class Publisher:
         self._published: Published | None = None
         self._taken_over: float | None = None
         self._warned: Sequence[int] = ()
-        self._warned_unnamed: Sequence[str] = ()
+        self._unnamed: Sequence[str] | None = None
         self._behind_due: float | None = None
         self._recommended: Mapping[str, str] = {}
         self._moved: dict[int, tuple[object, float]] = {}
@@ -201,10 +201,8 @@ class Publisher:
     def _plan(self, head: Head, stored: StoredCut, partitions: Sequence[int], *, opens: bool) -> Plan | None:
         """Compares a cut with the head; None if the publisher has to wait."""
         recorded = Recorded.of(head, stored.states.values(), self._fleet)
-        if recorded.unnamed:
-            self._wait_for(recorded.unnamed)
+        if self._waits_for(recorded.unnamed):
             return None
-        self._warned_unnamed = ()
         plan = Plan.of(recorded, head, stored, partitions, self._still(stored, partitions))
         self._warn_if_renumbered(plan, opens=opens)
         if head.behind(plan.cut):
@@ -216,16 +214,16 @@ class Publisher:
         fewest = stored.fewest_new
         return releasing(plan, self._newest(head), fewest) if fewest > 1 else plan
 
-    def _wait_for(self, unnamed: Sequence[str]) -> None:
-        """Reports recorded documents of which the labels are not configured."""
-        error = Unavailable(
-            f"document {', '.join(unnamed)} is recorded and the configuration does not name it",
-            "list it in documents or retired",
-        )
-        if unnamed != self._warned_unnamed:
-            self._warned_unnamed = unnamed
-            self._events.warning("documents.unnamed", documents=unnamed, remedy=error.remedy)
-        self._events.publish_failed(error)
+    def _waits_for(self, unnamed: Sequence[str]) -> bool:
+        """Reports recorded documents that are not configured, if any."""
+        remedy = "list it in documents or retired"
+        if unnamed != self._unnamed:
+            self._unnamed = unnamed
+            self._events.documents_unnamed(unnamed, remedy)
+        if unnamed:
+            why = f"document {', '.join(unnamed)} is recorded and the configuration does not name it"
+            self._events.publish_failed(Unavailable(why, remedy))
+        return bool(unnamed)
 
     def _newest(self, head: Head) -> Published | None:
         """Returns the published counts, or None if the messages do not show them.
@@ -357,9 +355,9 @@ class Publisher:
         estimate = taken.estimate
         if isinstance(estimate, FleetEstimate):
             deviation = max((one.sum_deviation for one in estimate.counted), key=abs)
-            self._events.published(taken.snapshot, deviation)
+            self._events.published(taken.snapshot, deviation, taken.rest_ratio)
         elif estimate is not None:
-            self._events.published(taken.snapshot, estimate.sum_deviation)
+            self._events.published(taken.snapshot, estimate.sum_deviation, taken.rest_ratio)
             if len(self._fleet.documents) == 1:  # otherwise configured queries can have other indices
                 self._recommender.offer(taken.snapshot.sequence, estimate)
                 finals = [(window, one) for window, one in taken.finals if isinstance(one, ldp.Estimate)]

@@ -5,14 +5,15 @@ not list yet, the oldest first. The labels are joined in this order, so an index
 """
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import ldp
 from ldp.fleet import FleetEstimate
 from ldp.query import Query, SetQuery
-from ldp.segments import prefixes
+from ldp.segments import REST, prefixes
 from ldp.snapshot import Period, part_of
 from worker.counting import rules
 from worker.counting.cells import Cell, Segment
@@ -113,6 +114,21 @@ class Counted:
         """Returns the number of reports, also of a part."""
         documents = self.fleet.documents if part is None else part.fleet.documents
         return sum(cell.reports for document in documents for cell in self._of(document, part))
+
+    def rest_ratio(self, segments: Collection[str]) -> float | None:
+        """Returns the share of the reports with a segment that are in a rest.
+
+        A declared segment without declared subsegments has no rest. None without reports that have a segment.
+        """
+        whole = {f"{each}:{REST}" for each in segments} - {
+            f"{prefix}:{REST}" for each in segments for prefix in prefixes(each) if prefix != each
+        }
+        reports = Counter[bool]()
+        for cells in self.cells.values():
+            for name, cell in cells.items():
+                if name:
+                    reports[name.endswith(REST) and name not in whole] += cell.reports
+        return reports[True] / reports.total() if reports.total() else None
 
     def left_out(self, part: Part | None = None) -> int | None:
         """Returns the number of reports that are not released, also of a part."""

@@ -32,6 +32,7 @@ class Taken:
         estimate: the estimate of all time; None for a head without a snapshot.
         finals: the complete windows that become final, with their estimates.
         parts: part -> number of reports that its newest messages of all time contain, 0 without messages.
+        rest_ratio: share of the reports with a segment that count in a rest; None without such reports.
     """
 
     snapshot: Snapshot
@@ -40,6 +41,7 @@ class Taken:
     estimate: Estimated | None = None
     finals: Sequence[tuple[Period, Estimated]] = ()
     parts: Mapping[str, int] = field(default_factory=dict)
+    rest_ratio: float | None = None
 
 
 def announce(plan: Plan, content: Content, lineage: str) -> Taken:
@@ -82,6 +84,7 @@ def take(
     after, gone = window_progress.kept(progress, periods, content.retain, come, most)
     planned = content.rows.plan(fleet.name, head, after, periods, content.retain, come, there)
     counted = plan.counted()
+    rest_ratio = counted.rest_ratio(plan.recorded.segments)
     cut = replace(plan.cut, progress=after, rows=planned.rows, methods=_recorded(content.methods))
     of = _taker(plan, content, replace(cut, **_by_segment(plan, counted, content)))
     whole = partial(
@@ -111,7 +114,7 @@ def take(
     for period in (*plan.withdrawn, *gone):
         messages += snapshot.delete_window(taken, period) + published.deleted(period)
         sent += planned.deleted(period)
-    return Taken(taken, messages, sent, estimate, finals, published.reports)
+    return Taken(taken, messages, sent, estimate, finals, published.reports, rest_ratio)
 
 
 def _taker(plan: Plan, content: Content, cut: Cut) -> partial[Snapshot]:

@@ -121,9 +121,9 @@ class _RemoteEvents:
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *args, **facts: self._send((name, args, facts))
 
-    def published(self, snapshot: Snapshot, sum_deviation: float) -> None:
+    def published(self, snapshot: Snapshot, sum_deviation: float, rest_ratio: float | None = None) -> None:
         """Sends the values of a snapshot that the parent exports."""
-        self._send(("shown", (Shown.of(snapshot, sum_deviation),), {}))
+        self._send(("shown", (Shown.of(snapshot, sum_deviation, rest_ratio),), {}))
 
     def recommend_failed(self, sequence: int, error: Exception) -> None:
         """Sends the error in a form that can be unpickled."""

@@ -50,7 +50,8 @@ class StreamWorker:
 
     def start(self) -> None:
         """Starts the threads of the stream."""
-        self._metrics.begin(self.name)
+        documents = self._served.fleet.documents
+        self._metrics.begin(self.name, [document.fingerprint.hex() for document in documents])
         self.progress.heartbeat()
         self.progress.publisher_heartbeat()
         self._thread.start()

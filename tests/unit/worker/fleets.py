@@ -88,7 +88,8 @@ class Fleet:
         logger = SimpleNamespace(
             info=lambda *_, **__: None, warning=lambda event, **facts: self.told.append((event, facts))
         )
-        events = StreamEvents("fleet", Metrics(), self.progress, cast(Any, logger))
+        self.metrics = Metrics()
+        events = StreamEvents("fleet", self.metrics, self.progress, cast(Any, logger))
         fleet = ldp.Fleet(tuple(self.configured))
         self.publisher = Publisher(
             fleet,
@@ -99,6 +100,10 @@ class Fleet:
             Recommender((), events),
             events,
         )
+
+    def exported(self, name: str) -> float | None:
+        """Returns the value of a gauge of the publisher."""
+        return self.metrics.registry.get_sample_value(f"ldp_worker_{name}", {"stream": "fleet"})
 
     # rules
 

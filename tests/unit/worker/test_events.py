@@ -43,12 +43,14 @@ CASES = {
         {},
     ),
     "counted": (
-        (5, 2, 9),
+        (5, 2, {"9f86d081": 7, "8e9f39d0": 2}),
         None,
         {
             ("records_total", "outcome", "accepted"): 5,
             ("records_total", "outcome", "rejected"): 2,
             ("reports_total",): 9,
+            ("document_reports_total", "document", "9f86d081"): 7,
+            ("document_reports_total", "document", "8e9f39d0"): 2,
         },
     ),
     "poisoned": (
@@ -98,8 +100,13 @@ CASES = {
         {("partition_lag", "partition", "3"): None},
     ),
     "publishing": ((True,), None, {("publisher",): 1}),
+    "documents_unnamed": (
+        (["9f86d081"], "list it"),
+        ("warning", "documents.unnamed", {"documents": ["9f86d081"], "remedy": "list it"}),
+        {("documents_unnamed",): 1},
+    ),
     "published": (
-        (TAKEN, 1.5),
+        (TAKEN, 1.5, 0.25),
         ("info", "snapshot.published", {"sequence": 6, "reports": 40, "complete": False}),
         {
             ("snapshots_total",): 1,
@@ -108,6 +115,7 @@ CASES = {
             ("snapshot_total_frequency",): pytest.approx(1),
             ("snapshot_standard_error",): ESTIMATE.sigma,
             ("snapshot_sum_deviation",): 1.5,
+            ("segment_rest_ratio",): 0.25,
             ("snapshot_incomplete_partitions", "cause", "gap"): 1,
             ("snapshot_query_frequency", "query", "both", "method", "base"): pytest.approx(1),
             ("snapshot_query_frequency", "query", "both", "method", "norm"): pytest.approx(1),
@@ -173,7 +181,7 @@ class Listening:
         self.now, self.metrics = 0.0, Metrics()
         self.progress = Progress(lambda: self.now)
         self.progress.state = SERVING
-        self.metrics.begin("s")
+        self.metrics.begin("s", ["9f86d081"])
         self.metrics.lag.labels("s", "3").set(5)
         self.events = StreamEvents(
             "s", self.metrics, self.progress, structlog.get_logger("test"), lambda: self.now
@@ -369,7 +377,7 @@ def test_window_progress_of_a_partition_is_exported():
 
 def test_every_counter_of_a_stream_is_0_before_its_first_event():
     metrics = Metrics()
-    metrics.begin("s")
+    metrics.begin("s", ["9f86d081"])
     counters = {
         family.name: family
         for family in metrics.registry.collect()

@@ -142,7 +142,7 @@ def log():
 def metrics():
     metrics = Metrics()
     for stream in (S, T):
-        metrics.begin(stream.name)
+        metrics.begin(stream.name, [stream.fingerprint.hex()])
     metrics.owned.labels("s", "1").set(1)
     metrics.lag.labels("s", "1").set(4)
     metrics.records.labels("s", "accepted").inc(12)

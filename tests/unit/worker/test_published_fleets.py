@@ -209,6 +209,7 @@ def test_a_publisher_without_a_recorded_document_waits() -> None:
     )
     failed = ("snapshot.retry", {"error": error, "remedy": remedy})
     assert world.told == [("documents.unnamed", {"documents": [name], "remedy": remedy}), failed, failed]
+    assert world.exported("documents_unnamed") == 1
     world.clock = 21.0
     world.tick()
     world.progress.heartbeat()
@@ -217,7 +218,7 @@ def test_a_publisher_without_a_recorded_document_waits() -> None:
     world.restart()
     world.tick()
     world.demand(world.read())
-    assert len(world.told) == 4
+    assert (len(world.told), world.exported("documents_unnamed")) == (4, 0)
 
 
 def test_a_document_of_the_head_must_be_named_too() -> None:
@@ -345,6 +346,18 @@ def test_segments_and_hidden_reports_add_up_to_the_population(sliced: Fleet) -> 
         total += np.where(own > 0, own * np.nan_to_num(part.bodies["base"].frequencies), 0.0)
     weights = whole.known if whole.known is not None else np.full(len(labels), whole.reports)
     np.testing.assert_allclose(total / weights, whole.bodies["base"].frequencies, atol=1e-12)
+
+
+def test_the_rest_ratio_is_the_share_of_undeclared_segments(sliced: Fleet) -> None:
+    """A report of DE:1 is in DE, which has no declared app."""
+    sliced.count(0, OLD, 0, 0)
+    sliced.tick()
+    assert sliced.exported("segment_rest_ratio") is None
+    for segment, n in {"DE:1": 4, "US:4.3": 3, "US:9.9": 2, "XX:1": 1}.items():
+        for _ in range(n):
+            sliced.count(1, SLICED, 0, 0, segment)
+    sliced.tick()
+    assert sliced.exported("segment_rest_ratio") == (2 + 1) / 10
 
 
 def test_expired_windows_leave_no_segment(sliced: Fleet) -> None:

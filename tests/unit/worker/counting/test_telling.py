@@ -16,7 +16,7 @@ from ldp import frames
 from ldp.alarms import Watch
 from ldp.snapshot import Period, Snapshot
 from tests.support.memory import Process
-from tests.unit.worker.counting.still import Still, alone, count_all, during, turn
+from tests.unit.worker.counting.still import STREAM, Still, alone, count_all, during, turn
 from worker.counting.columns import Batch, Columns
 from worker.counting.ports import Answer, Events, Unavailable
 from worker.counting.rejections import GATHER_SECONDS
@@ -24,6 +24,7 @@ from worker.counting.rules import RecordLimits, RequestedRule
 from worker.counting.windows import Windowing
 
 Said = tuple[Any, ...]
+DOCUMENT = STREAM.fingerprint.hex()
 
 
 class Told:
@@ -88,7 +89,7 @@ def usual() -> Iterator[list[Said]]:
         turn(process, commit=False)
     counted = told.new()
     assert sum(said[1] for said in counted if said[0] == "counted") == 2
-    assert sum(said[3] for said in counted if said[0] == "counted") == 2
+    assert sum(sum(said[3].values()) for said in counted if said[0] == "counted") == 2
     yield [said for said in counted if said[0] != "counted"] + counted[-1:]
     process.ownership.commit()
     world.clock += GATHER_SECONDS
@@ -231,7 +232,7 @@ SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
         [
             ("malformed", {"version": 1, "batch": 1}, 0),
             ("with_key_or_headers", 1),
-            ("counted", 2, 2, 2),
+            ("counted", 2, 2, {DOCUMENT: 2}),
         ],
         [
             ("commit_ended", Answer.DONE, "a number"),
@@ -240,7 +241,8 @@ SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
         [
             ("publishing", True),
             ("publisher.opened", {"sequence": 0}),
-            ("published", 1, "a number"),
+            ("documents_unnamed", [], "list it in documents or retired"),
+            ("published", 1, "a number", None),
             ("checked", "a number"),
             ("publishing", True),
             ("checked", None),
@@ -255,7 +257,12 @@ SCENES: dict[Callable[[], Iterator[list[Said]]], list[list[Said]]] = {
         [("claim_failed", [0], "no")],
         [("commit_ended", None, "a number"), ("commit_failed", "no")],
         [("commit_ended", Answer.DONE, "a number"), ("compare_failed", "no")],
-        [("publishing", True), ("publisher.opened", {"sequence": 0}), ("publish_failed", "no")],
+        [
+            ("publishing", True),
+            ("publisher.opened", {"sequence": 0}),
+            ("documents_unnamed", [], "list it in documents or retired"),
+            ("publish_failed", "no"),
+        ],
     ],
     late_or_undated: [
         [("late_or_undated", {"1m": 2, "6h": 1}, 1, 0)],
@@ -315,7 +322,7 @@ def test_omitted_dead_letters_are_reported() -> None:
     told.new()
     process.ownership._dead_letters.add = lambda *_: 2
     process.ownership.apply(Batch(0, 0, 4, Columns.of(range(4), [0] * 4, [b"\x07noise"] * 4)))
-    assert told.new() == [("malformed", {"version": 4}, 2), ("counted", 0, 4, 0)]
+    assert told.new() == [("malformed", {"version": 4}, 2), ("counted", 0, 4, {})]
     world.clock += GATHER_SECONDS
     process.ownership.compare()
     assert told.new() == [("records.rejected", rejected({"version": 4}, 2, 0, 0))]
@@ -360,4 +367,7 @@ def test_omitted_late_dead_letters_are_reported(chosen: bool) -> None:
     batch = Batch(0, 0, 4, process.log.batch(0, 0, 4).columns)
     told.new()
     process.ownership.apply(batch)
-    assert told.new() == [("late_or_undated", {"1m": 3}, 0, 2 if chosen else 0), ("counted", 4, 0, 4)]
+    assert told.new() == [
+        ("late_or_undated", {"1m": 3}, 0, 2 if chosen else 0),
+        ("counted", 4, 0, {DOCUMENT: 4}),
+    ]
