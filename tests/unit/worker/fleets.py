@@ -46,6 +46,10 @@ NEW = ldp.Stream("fleet", ldp.GRR("2", 4), ["blue", "grey", "red", "pink"])
 OTHER = ldp.Stream("fleet", ldp.GRR("1/2", 2), ["pink", "cyan"])
 
 
+Sending = tuple[str, dict[str, bytes], bytes]
+"""Key, headers and value of a message."""
+
+
 @dataclass(frozen=True)
 class Sent:
     """A counted report; `pane` is the start of its pane, or None if it is late."""
@@ -218,11 +222,16 @@ class Fleet:
     def window(self, name: str, window: str, start: int) -> Snapshot:
         return assemble_window(name, self.topic, window, start)
 
-    def audit(self) -> StreamVerdict:
-        """Returns the verdict of the audit on all counts and messages."""
+    @property
+    def compacted(self) -> list[Sending]:
+        """The newest message of each key."""
+        return [(key, headers, value) for key, (headers, value) in self.topic.items()]
+
+    def audit(self, topic: Sequence[Sending] | None = None) -> StreamVerdict:
+        """Returns the verdict of the audit on all counts, and on the messages of a topic."""
         documents = by_fingerprint(*(document.document() for document in self.configured))
         sent = []
-        for key, (headers, value) in self.topic.items():
+        for key, headers, value in self.compacted if topic is None else topic:
             name, _, place = key.partition("/")
             sent.append(Audited(place, headers, value, name.removeprefix("fleet")))
         published, differing = published_of(documents, lambda: sent)
