@@ -15,17 +15,20 @@ import ldp
 from ldp.frames import VERDICTS
 from tests.simulation import broker, snapshots
 from tests.simulation.broker import TIMED_OUT, Reports
-from tests.simulation.recount import of_head, of_state
+from tests.simulation.configurations import Configured
+from tests.simulation.documents import join
+from tests.simulation.parts import FEWEST
+from tests.simulation.recount import answer, of_head, of_state, statuses
 from tests.simulation.scheduler import Member, Task
 from tests.simulation.store import Client, MemoryRedis, Process
 from tests.simulation.truth import Truth, lineage_of
 from tests.simulation.world import World
 from worker.counting import layout
 from worker.counting.columns import Batch
+from worker.counting.owned_partition import OwnedPartition
 from worker.counting.ownership import Ownership
 from worker.counting.partition_state import PartitionState
 from worker.counting.ports import COUNTED, Answer, Unavailable
-from worker.counting.rules import RequestedRule
 from worker.kafka.dead_letters.writer import KafkaDeadLetters
 from worker.kafka.reports.group import KafkaGroup
 from worker.kafka.reports.log import KafkaLog
@@ -51,7 +54,8 @@ class Deployment:
     """Workers, store and group of one configuration or of several in turn.
 
     Args:
-        configured: rules of its workers, which take turns.
+        pool: the documents that its configurations may have; most histories have one.
+        configured: configurations of its workers, which take turns.
         idle_timeout: seconds after which a partition without new records is idle.
         retain: milliseconds for which a window stays on the snapshot topic; None for no limit.
     """
@@ -60,15 +64,26 @@ class Deployment:
         self,
         world: World,
         number: int,
-        stream: ldp.Stream,
+        pool: Sequence[ldp.Stream],
         reports: Reports,
-        configured: Sequence[RequestedRule],
+        configured: Sequence[Configured],
         recount_after: int | None,
         idle_timeout: float = 2.0,
         retain: int | None = None,
     ) -> None:
-        self.world, self.number, self.stream, self.reports = world, number, stream, reports
+        self.world, self.number, self.pool, self.reports = world, number, pool, reports
+        self.stream = pool[0]
         self.configured, self.recount_after = configured, recount_after
+        self.named = [collections.defaultdict[str, set[Any]](set) for _ in range(2)]
+        """The configured documents and segments, with their pairs."""
+        self.listed = [{*one.named[0]} for one in configured]
+        for one in configured:
+            for known, names in zip(self.named, one.named, strict=True):
+                for name, pair in names.items():
+                    known[name].add(pair)
+        if world.theme.imports:
+            self.named[0][self.stream.fingerprint.hex()].add((0, False))  # a state file names it so
+        self.most_documents = world.theme.most_documents
         self.group_name = f"group-{number}"
         self.group, self.server = broker.Group(world, reports), MemoryRedis(world)
         self.truth = Truth(self)
@@ -86,8 +101,8 @@ class Deployment:
         """Returns whether the store refuses writes to a partition, or reads of it."""
         return self.server.refuses(f"{{{self.stream.name}:{partition}}}".encode(), writes=writes)
 
-    def next_configured(self) -> RequestedRule:
-        """Returns the next worker's rule, most often the next to be rolled out."""
+    def next_configured(self) -> Configured:
+        """Returns the next worker's configuration, most often the next to be rolled out."""
         if self.world.rng.random() < 0.4:
             return self.world.rng.choice(list(self.configured))
         return self.configured[min(self.launched, len(self.configured)) - 1]
@@ -234,8 +249,8 @@ class DeadLetters(KafkaDeadLetters):
         sent = {bad.get(at, at) for _, at in producer.sent}
         rejected = expected.keys() | set(bad.values())
         for at, reason in expected.items():
-            answer = log.answers[at]
-            assert reason == (answer if isinstance(answer, str) else "many"), (at, reason, answer)
+            found = answer(log, at, (), of_state(producer.worker.ownership._held[partition].state.rules))
+            assert reason == found, (at, reason, found)
         assert sent <= rejected
         assert left_out == len(rejected) - len(sent), "dead letters that were left out are counted"
         producer.truth.left_out |= {(partition, at) for at in rejected - sent}
@@ -420,10 +435,22 @@ class Listener:
         assert first <= state.start, "it is counted again, and its log lacks the beginning"
         assert not any(rule.limits.windowing for rule in state.rules), "windows are counted again"
 
+    def _demand_names(self, held: OwnedPartition) -> None:
+        """Checks that a claim joined the configured names and all names in the head."""
+        known = [self.worker.configured.named]
+        if not held.headless and "heads" not in self.world.lossy:
+            known.append(self.truth.in_force(self.worker.topic.heads))
+        last = of_state(held.state.rules)[-1]
+        mine = statuses(last.documents), statuses(last.segments)
+        due = [join(own, *(names[number] for names in known)) for number, own in enumerate(mine)]
+        bounded = len(due[0]) > self.deployment.most_documents
+        assert due == [*mine] or bounded, f"{due} are to be in force, and {mine} are"
+
     def _demand_published_rules(self, partition: int, state: PartitionState) -> None:
         """Checks that published rules stay."""
         if "heads" not in self.world.lossy:
-            published = of_head(self.truth.published("rules", partition, self.worker.topic.heads) or ())
+            heads = self.truth.heads[: self.worker.topic.heads]
+            published = of_head(heads[-1] if heads else None, partition)
             assert of_state(state.rules)[: len(published)] == published, (
                 "it judges otherwise than was published"
             )
@@ -456,6 +483,7 @@ class Listener:
             self._demand_whole(partition, held.state)
         asked = self.worker.consumer.asked_id
         assert lineage_of(held.metadata.lineage)["topic_id"] == asked, "it claims what another topic had"
+        self._demand_names(held)
         if not held.headless:
             self._demand_published_rules(partition, held.state)
         named = not self.worker.topic.headless or held.headless
@@ -531,7 +559,8 @@ class Worker(Process):
     def __init__(self, deployment: Deployment, name: str) -> None:
         super().__init__(name)
         world, stream = deployment.world, deployment.stream
-        self.deployment, self.world = deployment, world
+        self.deployment, self.world, self.configured = deployment, world, deployment.next_configured()
+        fleet = self.configured.fleet
         self.confirmed: set[int] = set()
         self.then: dict[int, int] = {}
         """Partition -> how many snapshots there were when this worker claimed it."""
@@ -539,7 +568,7 @@ class Worker(Process):
         clock, topic = world.clock, deployment.reports.name
         self.listener = Listener(self)
         events, group_name = cast(StreamEvents, self.listener), deployment.group_name
-        recount_after, configured = deployment.recount_after, deployment.next_configured()
+        recount_after, configured = deployment.recount_after, self.configured
         self.skew = 0.0
         self.consumer = broker.Consumer(world, deployment.group, self)
         self.log = Log(self.consumer, topic, world.theme.memory, cast(Any, AtOnce()), clock)
@@ -556,7 +585,7 @@ class Worker(Process):
         self.progress = Progress(clock)
         self.ownership = Ownership(
             group_name,
-            ldp.Fleet((stream,)),
+            fleet,
             configured,
             self.log,
             store,
@@ -568,9 +597,11 @@ class Worker(Process):
         )
         group = KafkaGroup(lambda: broker.Administrator(world, deployment.group, topic), group_name, topic)
         self.publisher = Publisher(
-            ldp.Fleet((stream,)),
+            fleet,
             Content(
                 methods=("base",),  # other methods would only take time here
+                parts_fewest=FEWEST,
+                parts_methods=("base",),
                 idle_timeout=deployment.idle_timeout,
                 retain=deployment.retain,
                 rows=RowTopic(snapshots.ROWS, snapshots.PLACES),
@@ -590,9 +621,7 @@ class Worker(Process):
         self.ended = Stopping(world, self._demand_let_go)
         self.commits = Commits(self.ownership, COMMIT_SECONDS, cast(Any, Threads(world, self)), clock)
         counting = self.log, self.ownership, self.commits, self.progress
-        self.loop = Loop(
-            ldp.Fleet((stream,)), topic, *counting, events, 1.0, self.stopping, clock, world.sleep
-        )
+        self.loop = Loop(fleet, topic, *counting, events, 1.0, self.stopping, clock, world.sleep)
         world.start(self, "poll", self._poll)
         world.start(self, "publish", self._publish)
         world.note("a worker starts", f"{name} with {configured}")

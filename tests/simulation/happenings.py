@@ -14,6 +14,7 @@ RARE = (
     "a transaction times out", "a window less", "a window more", "another deployment is refused", "bounded",
     "claimed, gap", "claimed, resume without a head", "compacted", "conflict", "damaged on the way",
     "admitted_from", "dead letter refused", "fenced", "given up", "head deleted", "loss noticed",
+    "a document is edited in place", "a part", "a part of a window", "a population", "hidden reports",
     "a window is withheld", "a window of released reports", "an open window is withdrawn", "increments begin",
     "published reports were lost",
     "lost and regained without a word", "named, with a floor", "no room", "offsets expired", "publisher fenced",

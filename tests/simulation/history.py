@@ -18,14 +18,17 @@ import numpy as np
 import ldp
 from ldp import frames
 from tests.simulation.broker import BEGAN_MS, Reports
+from tests.simulation.configurations import alone, rolled_out
 from tests.simulation.deployment import Deployment, Worker
+from tests.simulation.documents import POOL, Counters, Sent
+from tests.simulation.documents import clients as clients_of
 from tests.simulation.importing import Imports
 from tests.simulation.recount import of_head, of_state
 from tests.simulation.script import Script
 from tests.simulation.snapshots import OTHERS, Snapshots
 from tests.simulation.themes import Theme, theme_of, themed
 from tests.simulation.world import Faults, World
-from worker.counting import ownership
+from worker.counting import bounds, ownership
 from worker.counting.partition_state import PartitionState
 from worker.counting.ports import StateLost
 from worker.counting.rules import MAX_BATCH_BYTES, RecordLimits, RequestedRule
@@ -59,6 +62,9 @@ RATED_GOOD = {
     for most in (1, 2, 3)
     for indices in itertools.product(range(4), repeat=most)
 }
+Clients = Sequence[Sequence[tuple[bytes, Sent]]]
+"""The records that the clients of each document can send."""
+_CLIENTS: Clients = clients_of(Counters(POOL))
 LENGTHS = (*[(20, 2.0)] * 4, *[(30, 1.5)] * 2, (45, 1.5), (120, 1.5))
 """Turns of a history, and how dense its faults are; most are short, because more of them are wrong in a second."""
 QUIET_STEPS = 12_000
@@ -80,7 +86,8 @@ def history(seed: int, shown: int = SHOWN) -> dict[str, int]:
     made = _Made(seed)
     try:
         together = patch.object(ownership, "_MOST_BYTES", made.theme.together)
-        with patch.object(loop, "MOST_COST", made.most_work), together:
+        bounded = patch.object(bounds, "MOST_DOCUMENTS", made.theme.most_documents)
+        with patch.object(loop, "MOST_COST", made.most_work), together, bounded:
             made.run()
     except Exception as error:
         raise Wrong(f"seed {seed}: {type(error).__name__}: {error}\n{made.world.told(shown)}") from error
@@ -146,6 +153,8 @@ class _Made:
         snapshots = Snapshots(self.world)
         snapshots.on_committed = self._committed
         self.times: dict[str, Times] = {}
+        self.good: dict[str, Clients] = {}
+        self.is_fleet = self.theme.fleet or seed % 20 == _FLEETS
         two = rng.random() < 0.15 or self.theme.two
         for number in range(1 + two):
             stream = STREAMS[number if rng.random() < 0.5 and not self.theme.two else 0]
@@ -167,11 +176,24 @@ class _Made:
             if self.theme.windows:
                 some = self.theme.configured(rng)
             some = _limited(
-                some, self.theme.fewest or _FEWEST.get(seed % 20, ()), random.Random(f"fewest {seed}")
+                some,
+                self.theme.fewest or (() if self.is_fleet else _FEWEST.get(seed % 20, ())),
+                random.Random(f"fewest {seed}"),
             )
             recount_after = rng.choice([None, sys.maxsize][self.theme.recounts :])
             idle_timeout, retain = rng.choice([1.0, 3.0]), rng.choice([None, 0, 4000, 10_000])
-            Deployment(self.world, number, stream, reports, some, recount_after, idle_timeout, retain)
+            pool, chosen_some = [stream], [alone(one, stream) for one in some]
+            if self.is_fleet and stream is STREAMS[0]:
+                pool = POOL
+                chosen_some = rolled_out(
+                    some,
+                    random.Random(f"documents {seed}"),
+                    self.theme.most_documents,
+                    imports=self.theme.imports,
+                    edited=self.theme.edited,
+                )
+                self.good[reports.name] = _CLIENTS
+            Deployment(self.world, number, pool, reports, chosen_some, recount_after, idle_timeout, retain)
             rng.random()  # a draw that the seeds in mutants.toml count on
         self.owners: dict[str, Deployment] = {}
         self.imports = Imports(self.world.deployments if self.theme.imports else (), rng)
@@ -197,7 +219,7 @@ class _Made:
 
     def _produce(self, reports: Reports, count: int) -> None:
         times = self.times.setdefault(reports.name, Times(self.rng, self.theme.times))
-        produce(reports, times, self.rng, count, self.theme)
+        produce(reports, times, self.rng, count, self.theme, self.good.get(reports.name))
 
     def _staff(self, deployment: Deployment) -> None:
         if deployment.stopped:
@@ -230,26 +252,45 @@ class _Made:
                     partition.decide(producer, commit=self.rng.random() < 0.5)
             for worker in deployment.workers:
                 worker.hangs_until = min(worker.hangs_until, world.now)  # that it hung stays known
-            if self.theme.changes > 1:  # a deploy ends
+            if self.theme.changes > 1 or self.is_fleet:  # a deploy ends
                 deployment.configured = deployment.configured[-1:]
             if not deployment.stopped:
                 self._hand_over(deployment)
         if OTHERS in world.snapshots.open and self.rng.random() < 0.8:
             world.snapshots.open_another()
-        began = world.steps
+        if self._quiet() and self.is_fleet:  # after their next claim, all partitions have the same names
+            for deployment in world.deployments:
+                if not deployment.stopped:
+                    self._hand_over(deployment)
+            if self._quiet():
+                self._demand_converged()
+
+    def _quiet(self) -> bool:
+        """Runs until all is counted and published; returns whether no stream stopped."""
+        world, began = self.world, self.world.steps
         while world.steps % 8 or not all(map(self._covered, world.deployments)):
             world.step()
             if self._noticed():
-                return
+                return False
             if world.steps == began + QUIET_STEPS // 2:
                 self._part()
             assert world.steps < began + QUIET_STEPS, "not all is counted and published: " + "; ".join(
                 self._stands(deployment) for deployment in world.deployments
             )
+        return True
+
+    def _demand_converged(self) -> None:
+        """Checks that all partitions have the same names, after all were claimed with the same head."""
+        for deployment in self.world.deployments:
+            found = deployment.truth.recorded_names()
+            # at the bound, the documents of the first claim stay
+            bounded = deployment.most_documents < len(deployment.pool)
+            if found and not bounded and not deployment.stopped and len(deployment.pool) > 1:
+                assert found.count(found[0]) == len(found), f"the names do not converge: {found}"
 
     def _hand_over(self, deployment: Deployment) -> None:
         """Starts one more worker, next to the others or in their place."""
-        if self.rng.random() < self.theme.replaces or self.theme.changes > 1:
+        if self.rng.random() < self.theme.replaces or self.theme.changes > 1 or self.is_fleet:
             for worker in list(deployment.workers):
                 self.world.kill(worker)
         deployment.launch()
@@ -272,6 +313,10 @@ class _Made:
         """Returns whether all is counted, stored and in the newest snapshot."""
         if deployment.stopped or self.owners.get(deployment.stream.name, deployment) is not deployment:
             return True
+        if self.is_fleet and not self._settled(deployment):
+            return False
+        if self._has_unnamed(deployment):
+            return True  # its snapshots wait, and partitions with windows that no snapshot names
         truth, partitions = deployment.truth, deployment.reports.partitions
         for number, partition in enumerate(partitions):
             stored = truth.offset(number)
@@ -314,10 +359,31 @@ class _Made:
             if which not in head["offsets"] or stood != (
                 head["offsets"][which],
                 head["gaps"].get(which, []),
-                of_head(head["rules"][which]),
+                of_head(head, which),
             ):
                 return False
         return not head["uncounted"] and (truth.blind or not truth.windows.unsaid(head, states))
+
+    def _has_unnamed(self, deployment: Deployment) -> bool:
+        """Returns whether a document is recorded that the newest configuration cannot name, as it has too many."""
+        names, truth = deployment.configured[-1].named[0].keys(), deployment.truth
+        recorded = {
+            name for documents, _ in (*truth.recorded_names(), truth.in_force()) for name in documents
+        }
+        return bool(recorded - names) and len(names) >= self.theme.most_documents
+
+    def _settled(self, deployment: Deployment) -> bool:
+        """Returns whether the workers hold all partitions that are stored, and have stored all rules."""
+        held = [
+            (p, one)
+            for worker in deployment.workers
+            if not worker.dead
+            for p, one in worker.ownership._held.items()
+        ]
+        stored = {
+            p for p in range(len(deployment.reports.partitions)) if deployment.truth.offset(p) is not None
+        }
+        return stored <= {p for p, _ in held} and not any(one.ahead or one.headless for _, one in held)
 
     def _may_take_back(self, deployment: Deployment, number: int, state: PartitionState) -> bool:
         """Returns whether the operator wants gaps back that the log has."""
@@ -348,6 +414,10 @@ class _Made:
                 world.note("another deployment is refused")
                 self._stop(deployment)
                 continue
+            if "configuration names none of them" in str(error):
+                deployment.truth.demand_other_stream(worker.configured)
+                world.note("a document is edited in place")
+                return True
             if "Smaller increments would be published" in str(error):
                 world.note("larger increments need a new revision")
                 asked, rules = worker.ownership._configured.limits.fewest_new, deployment.truth.newest_rules()
@@ -413,6 +483,10 @@ _FEWEST: dict[int, Sequence[int]] = {16: (2, 3, 10), 18: (0, 2, 2, 3, 10)}
 """Smallest increments of the seeds that have a remainder."""
 
 
+_FLEETS = 8
+"""The remainder of seeds whose histories have several documents."""
+
+
 def _limited(some: Sequence[RequestedRule], of: Sequence[int], rng: random.Random) -> list[RequestedRule]:
     """Returns configurations with smallest increments, most often one for each revision."""
     drawn, limited = dict[int, int](), list[RequestedRule]()
@@ -427,8 +501,15 @@ def _limited(some: Sequence[RequestedRule], of: Sequence[int], rng: random.Rando
     return limited
 
 
-def produce(reports: Reports, times: Times, rng: random.Random, count: int, theme: Theme) -> None:
-    """Appends batches."""
+def produce(
+    reports: Reports,
+    times: Times,
+    rng: random.Random,
+    count: int,
+    theme: Theme,
+    clients: Clients | None,
+) -> None:
+    """Appends batches; ``clients`` are those of several documents, if any."""
     for _ in range(count):
         partition = rng.choice(reports.partitions)
         if theme.one_sided and rng.random() < theme.one_sided:
@@ -436,7 +517,7 @@ def produce(reports: Reports, times: Times, rng: random.Random, count: int, them
         if partition.cut_to is not None:
             continue  # else a loss there might never be noticed
         kind = rng.random()
-        values = [_value(times, rng, theme.bad, rated=theme.rated) for _ in range(rng.randint(1, 3))]
+        values = [_value(times, rng, theme.bad, clients, rated=theme.rated) for _ in range(rng.randint(1, 3))]
         appended = times.now - times.now % times.grid if times.appended else None
         if kind < 0.1 and partition.open:
             partition.decide(rng.choice(sorted(partition.open)), commit=rng.random() < 0.5)
@@ -448,11 +529,15 @@ def produce(reports: Reports, times: Times, rng: random.Random, count: int, them
             partition.append(values, appended=appended)
 
 
-def _value(times: Times, rng: random.Random, bad: float, *, rated: bool) -> tuple[bytes, Any, int]:
+def _value(
+    times: Times, rng: random.Random, bad: float, clients: Clients | None, *, rated: bool
+) -> tuple[bytes, Any, int]:
     at = times.next(rng)
     if rng.random() < bad:
         value = rng.choice(sorted(BAD))
         return value, BAD[value], at
+    if clients is not None:
+        return *rng.choice(rng.choice(clients)), at
     good = RATED_GOOD if rated else GOOD
     indices = rng.choice(sorted(good))
     return good[indices], list(indices), at

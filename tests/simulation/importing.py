@@ -10,7 +10,6 @@ import numpy as np
 from kafka import OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 
-import ldp
 from ldp.offset_range import OffsetRange
 from ldp.state import State
 from tests.simulation import snapshots
@@ -35,14 +34,14 @@ def histories(deployment: Deployment, rng: random.Random) -> dict[str, State]:
         offset, most = rng.randint(log.first, log.stable), rng.choice([None, 1, 2, 3])
         if offset == log.first or rng.random() < 0.2:
             continue
-        ruled = (Ruling(log.first, most),)
-        size = len(deployment.stream.oracle.zeros())
-        counted = Recounts(size).at(log, log.first, offset, (), ruled, 0)
+        fingerprint, counters = deployment.stream.fingerprint.hex(), deployment.truth.counters
+        ruled = (Ruling(log.first, most, documents=((fingerprint, (0, False)),)),)
+        counted = Recounts(counters.size).at(log, log.first, offset, (), ruled, 0)
         covered = OffsetRange(deployment.reports.name, number, log.first, offset, counted.watermark, most)
         found[f"{number}.ldp"] = State(
             deployment.stream,
             counted.reports,
-            np.array(counted.state),
+            np.array(counters.of(counted.state, fingerprint)),
             counted.accepted,
             counted.rejected,
             log=(covered,),
@@ -63,7 +62,7 @@ class Importer(Process):
         heads = snapshots.Topic(world.snapshots, f"ldp-{stream.name}")
         snapshot_producer = KafkaSnapshotProducer(heads, stream, world.clock, world.sleep)
         self._import = Import(
-            deployment.group_name, ldp.Fleet((stream,)), topic, log, store, snapshot_producer
+            deployment.group_name, deployment.configured[-1].fleet, topic, log, store, snapshot_producer
         )
         world.start(self, "import", lambda: self._run(found))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tests.simulation.documents import Sent, Statuses, join, judged
 
 if TYPE_CHECKING:
     from tests.simulation.broker import Partition
@@ -18,6 +20,8 @@ TIME_ENDS = 253_370_678_400 * SECOND
 _AGES = ("1m", 60), ("10m", 600), ("1h", 3600), ("6h", 21_600), ("1d", 86_400), ("7d", 604_800)
 
 Pane = tuple[int, int]
+Named = tuple[tuple[str, tuple[int, bool]], ...]
+"""Documents or segments with their status."""
 Gaps = Sequence[Sequence[int]]
 
 
@@ -63,6 +67,8 @@ class Ruling(NamedTuple):
     pane: int = 0  # length; 0 without windows
     room: int = 0  # maximum number of panes of this length
     fewest: int = 0  # new reports by which published counts change at least
+    documents: Named = ()  # this rule and earlier ones name them
+    segments: Named = ()
 
 
 @cache
@@ -74,15 +80,20 @@ def _windowed(names: tuple[str, ...], grace: int, disorder: int) -> tuple[Any, .
 
 
 @cache
-def _ruled(listed: tuple[tuple[int, int | None, tuple[str, ...], int, int, int], ...]) -> tuple[Ruling, ...]:
+def _ruled(
+    listed: tuple[tuple[int, int | None, tuple[str, ...], int, int, int, Named, Named], ...],
+) -> tuple[Ruling, ...]:
     """Reads rules; the capacity covers the panes that earlier rules may leave."""
     ruled, most = list[Ruling](), dict[int, int]()
-    for offset, most_reports, named, grace, disorder, fewest in listed:
-        ruled.append(Ruling(offset, most_reports, fewest=fewest))
-        if named:
-            names, hold, pane, room = _windowed(named, grace, disorder)
-            most[pane] = max(most.get(pane, 0), room)
-            ruled[-1] = Ruling(offset, most_reports, names, hold, pane, most[pane], fewest)
+    documents, segments = dict[str, tuple[int, bool]](), dict[str, tuple[int, bool]]()
+    for offset, most_reports, named, grace, disorder, fewest, *added in listed:
+        for known, own in zip((documents, segments), added, strict=True):
+            assert all(pair > known.get(name, (-1, False)) for name, pair in own), "a name that adds nothing"
+            known.update(own)
+        names = tuple(documents.items()), tuple(segments.items())
+        windows, hold, pane, room = _windowed(named, grace, disorder) if named else ((), 0, 0, 0)
+        most[pane] = max(most.get(pane, 0), room)
+        ruled.append(Ruling(offset, most_reports, windows, hold, pane, most[pane], fewest, *names))
     return tuple(ruled)
 
 
@@ -94,14 +105,24 @@ def of_state(rules: Sequence[Rule]) -> tuple[Ruling, ...]:
     ]
     return _ruled(
         tuple(
-            (r.offset, r.limits.most_reports, *w, r.limits.fewest_new)
+            (
+                r.offset,
+                r.limits.most_reports,
+                *w,
+                r.limits.fewest_new,
+                _named(r.documents),
+                _named(r.segments),
+            )
             for r, w in zip(rules, windows, strict=True)
         )
     )
 
 
-def of_head(rules: Sequence[Mapping[str, Any]]) -> tuple[Ruling, ...]:
-    """Reads rules from a head."""
+def of_head(head: Mapping[str, Any] | None, partition: int | str) -> tuple[Ruling, ...]:
+    """Reads the rules of a partition from a head."""
+    rules = (head or {"rules": {}})["rules"].get(str(partition), [])
+    if head and rules and "documents" not in rules[0]:  # it names the oldest document
+        rules = [rules[0] | {"documents": {head["documents"][0]["fingerprint"]: [0, False]}}, *rules[1:]]
     return _ruled(
         tuple(
             (
@@ -111,21 +132,45 @@ def of_head(rules: Sequence[Mapping[str, Any]]) -> tuple[Ruling, ...]:
                 r.get("grace", 0),
                 r.get("max_out_of_orderness", 0),
                 r.get("fewest_new", 0),
+                _named(r.get("documents", {})),
+                _named(r.get("segments", {})),
             )
             for r in rules
         )
     )
 
 
+def _named(names: Mapping[str, Sequence[Any]]) -> Named:
+    return tuple((name, (version, retired)) for name, (version, retired) in sorted(names.items()))
+
+
+@cache
+def statuses(named: Named) -> Statuses:
+    """Returns the names of a rule."""
+    return dict(named)
+
+
+def names_of(ruled: Iterable[Sequence[Ruling]]) -> tuple[Statuses, Statuses]:
+    """Returns the documents and segments that partitions name, with their highest status."""
+    newest = [rules[-1] for rules in ruled if rules]
+    return join(*(statuses(r.documents) for r in newest)), join(*(statuses(r.segments) for r in newest))
+
+
+def _verdict(found: Any, rule: Ruling) -> Any:
+    """Returns the counters of a record's reports under a rule, the reason of its rejection, or None."""
+    if isinstance(found, Sent):
+        return judged(found, rule.most, statuses(rule.documents), statuses(rule.segments))
+    if isinstance(found, list) and rule.most is not None and len(found) > rule.most:
+        return "many"
+    return found
+
+
 def answer(log: Partition, at: int, gaps: Gaps, ruled: Sequence[Ruling]) -> Any:
-    """Returns a record's indices, the reason of its rejection, or None."""
+    """Returns the counters of a record's reports, the reason of its rejection, or None."""
     found = log.answers[at]
     if found is None or any(begin <= at < end for begin, end in gaps):
         return None
-    if isinstance(found, str):
-        return found
-    most = [rule.most for rule in ruled if rule.offset <= at][-1]
-    return "many" if most is not None and len(found) > most else found
+    return _verdict(found, [rule for rule in ruled if rule.offset <= at][-1])
 
 
 @dataclass
@@ -170,10 +215,8 @@ class Counted:
 
     def count(self, at: int, found: Any, time: int, rule: Ruling) -> None:
         """Counts the record at an offset."""
-        if found is None:
+        if (found := _verdict(found, rule)) is None:
             return
-        if not isinstance(found, str) and rule.most is not None and len(found) > rule.most:
-            found = "many"
         if isinstance(found, str):
             self.rejected[found] = self.rejected.get(found, 0) + 1
             return

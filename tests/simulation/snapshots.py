@@ -101,14 +101,15 @@ class Snapshots:
         bodies = {record.key.decode(): record.value for record in sent}
         for key, value in bodies.items():
             stream, *where, method = key.split("/")
-            if not where or method not in PLACES.methods:
+            if not where or method not in PLACES.methods or "@" in stream or ":" in stream:
                 continue
             place = stream, where[0], int(where[1]) if len(where) > 1 else 0, method
             said = {at[-1]: json.loads(row) for at, row in there.items() if at[:4] == place and row}
             due = []
             if value:
                 base, own = (json.loads(bodies[f"{key.rpartition('/')[0]}/{of}"]) for of in ("base", method))
-                order = sorted(range(len(base["frequencies"])), key=lambda v: (-base["frequencies"][v], v))
+                known = [v for v, found in enumerate(base["frequencies"]) if found is not None]
+                order = sorted(known, key=lambda v: (-base["frequencies"][v], v))
                 due = [(own["frequencies"][v], own["sequence"], own["window"]["final"]) for v in order[:2]]
             found = [
                 (said[rank]["estimate"], said[rank]["sequence"], said[rank]["final"]) for rank in sorted(said)
@@ -231,7 +232,7 @@ class Producer:
             self.rows.append((Future(), key, value))
             return self.rows[-1][0]
         assert (topic, partition) == (self.log.name, 0)
-        if key.endswith(b"/head"):
+        if key.endswith(b"/head") and value:
             self.topic.on_uncounted(json.loads(value)["uncounted"])
         future = Future()
         self.unsent.append((future, key, value, headers))

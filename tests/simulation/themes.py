@@ -77,6 +77,9 @@ class Theme:
     together: int = 32 << 20  # bytes of states that are sent to the store together
     fewest: Sequence[int] = ()  # smallest increments of the configurations
     rated: bool = False  # whether reports have one of two rates
+    fleet: bool = False  # whether reports have several documents and segments
+    most_documents: int = 16  # bound of documents
+    edited: bool = False  # whether the last configuration has no document of those before
     in_order: bool = False  # whether the configurations have the windows one after the other
 
     def of(self, drawn: Faults, rng: random.Random) -> Faults:
@@ -151,6 +154,45 @@ _RELEASING: Mapping[str, float | tuple[float, ...]] = {
     "hang": 0.002,
     "lost_mirror": (0.0, 0.9),
 }
+_FLEET: dict[str, Any] = {
+    "turns": (40,),
+    "steps": 30,
+    "produces": 0.7,
+    "calm": True,
+    "fleet": True,
+    "bad": 0.05,
+}
+_FLEETS = {
+    # documents and segments are added, retired and accepted again
+    "documents": Theme({"crash": 0.004, "rebalance": 0.01, "go_back": (0.0, 0.002), "grow": (0.0, 0.003),
+        "lost_mirror": (0.0, 0.9), "retain": (0.0, 0.002), "slow": 0.01, "lost_reply": (0.0, 0.05)}, **_FLEET,
+        windows=_CHANGING, changes=4, stops=0.15),
+    # final windows, and those that expire
+    "parted": Theme({"rebalance": 0.01, "crash": 0.002, "grow": (0.0, 0.002), "compact": 0.01}, **_FLEET | {
+        "produces": 0.9, "turns": (60,)}, windows=_TIGHT, changes=3, stops=0.05, partitions=(1, 2),
+        times={"step": 400, "late": 0.1, "idle": 0.1}),
+    # partitions are added, and an old configuration claims them first
+    "extended": Theme({"grow": 0.012, "rebalance": 0.03, "crash": 0.004, "keep_unread": (0.0, 0.001)}, **_FLEET,
+        windows=(None, None, _TIGHT[1]), changes=4, stops=0.3, partitions=(1, 2)),
+    # the store loses rules
+    "reverted": Theme({"go_back": 0.005, "lose": (0.0, 0.002), "lost_mirror": (0.0, 1.0), "crash": 0.006,
+        "rebalance": 0.01, "expire": (0.0, 0.002)}, **_FLEET, windows=_CHANGING, changes=4, stops=0.15),
+    # the head cannot be read while partitions are claimed
+    "unlit": Theme({"keep_unread": 0.006, "rebalance": 0.05, "crash": 0.003, "go_back": (0.0, 0.002),
+        "grow": (0.0, 0.003), "lost_mirror": (0.0, 0.9), "slow": 0.01}, **_FLEET, windows=(None, None, _TIGHT[1]),
+        changes=4, stops=0.2, partitions=(1, 4), refuses=True),
+    # an import, and documents that are added to it
+    "adopted": Theme({"crash": 0.005, "late_request": (0.0, 0.03), "twice": (0.0, 0.03), "lost_reply": 0.03,
+        "rebalance": 0.01, "grow": 0.002}, **_FLEET, windows=(None, *_CHANGING[:3]), changes=3, stops=0.1,
+        partitions=(1, 4), imports=True),
+    # more documents are configured than there may be
+    "crowded": Theme({"rebalance": 0.02, "crash": 0.003, "grow": (0.0, 0.003)}, **_FLEET, windows=(None, _TIGHT[1]),
+        changes=4, stops=0.2, most_documents=3),
+    # the last configuration has another document in the place of all
+    "edited": Theme({"rebalance": 0.02, "crash": 0.003, "lost_mirror": (0.0, 0.9)}, **_FLEET,
+        windows=(None, _TIGHT[1]), changes=3, stops=0.2, edited=True),
+}  # fmt: skip
+"""Histories of several documents and segments."""
 DIRECTED = {
     "blobs": Theme(**_LONG),
     "lineage": Theme(**_LONG, windows=(None,)),
@@ -249,10 +291,13 @@ DIRECTED = {
     "depleted": Theme(**_LONG, windows=_CHANGING[1:4], fewest=(2, 3)),
     "rated": Theme(_RELEASING, **_RELEASED, windows=(*_TIGHT, None), changes=2, stops=0.05, fewest=(2, 3, 10),
         rated=True),
+    **_FLEETS,
 }  # fmt: skip
 """Directed histories: settings of each, in addition to its script."""
 AFTER, EACH = 20_000, 50
 """The seed of the first directed history, and the number of seeds for each theme."""
+FLEETS = 10**9
+"""The seed from which on all histories have several documents."""
 RUN = 25
 """Number of directed histories that a long run adds."""
 
@@ -264,6 +309,8 @@ def directed(each: int) -> list[int]:
 
 def theme_of(seed: int) -> str | None:
     """Returns the theme of a seed's history; None for most."""
+    if seed >= FLEETS:
+        return list(_FLEETS)[seed % len(_FLEETS)]
     if AFTER <= seed < AFTER + EACH * len(DIRECTED):
         return list(DIRECTED)[(seed - AFTER) // EACH]
     at = seed % EVERY

@@ -10,24 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 import ldp
 from tests.simulation.broker import Partition
+from tests.simulation.configurations import Configured
+from tests.simulation.documents import Counters
 from tests.simulation.increments import Counts, Increments
+from tests.simulation.parts import Parts
 from tests.simulation.recount import (
     Counted,
     Pane,
     Recounts,
     Ruling,
     answer,
-    ends_of,
+    names_of,
     of_head,
     of_state,
     shape,
+    statuses,
 )
 from tests.simulation.windows import NO_LINE, Json, Windows
-from tests.support.cells import cells_of
 from worker.counting import layout
 from worker.counting.partition_state import PartitionState
 from worker.counting.ports import COUNTED, StateLost
-from worker.counting.windows import ALL
 
 if TYPE_CHECKING:
     from tests.simulation.deployment import Deployment
@@ -45,7 +47,10 @@ class Truth:
 
     def __init__(self, deployment: Deployment) -> None:
         self.deployment, self.world = deployment, deployment.world
-        self.document = deployment.stream.fingerprint.hex()
+        self.counters = Counters(deployment.pool)
+        self.parts = Parts(self)
+        self.order: list[str] = []
+        """The documents of the newest head, in order."""
         self.starts: dict[int, int] = {}
         self.owners: dict[tuple[bytes, bytes], set[Any]] = {}  # more than one only where the store went back
         self.dead_letters: set[tuple[int, int]] = set()
@@ -67,7 +72,7 @@ class Truth:
             tuple[int, int | None], float
         ] = {}  # (partition, watermark) -> when it was stored first
         self.floors: dict[int, int] = {}
-        self.size = len(deployment.stream.oracle.zeros())
+        self.size = self.counters.size
         self.rates = len(deployment.stream.document().get("rates", [""]))
         self._recounts = Recounts(self.size)
         limited = any(configured.limits.fewest_new > 1 for configured in deployment.configured)
@@ -109,20 +114,20 @@ class Truth:
             return
         self.floors[partition] = max(self.floors.get(partition, 0), windows.admitted_from or 0)
         ruled = of_state(state.rules)
-        named = [dict(rule.documents) for rule in state.rules]
-        assert named == [{self.document: (0, False)}, *[{}] * (len(named) - 1)], "the documents of rules"
-        assert {key.fingerprint for key in state.cells} == {*state.documents} == {self.document}
+        self._compare_names(state, ruled[-1])
         counted = self.recount(
             lineage, partition, state.start, state.offset, state.gaps, ruled, windows.admitted_from
         )
-        kept, rest = dict[Pane, tuple[int, ...]](), list[int]()
-        for name, cell in cells_of(state).items():
-            counts = cell.state.tolist()
-            assert cell.reports == sum(counts), "each report is in one cell"
-            if name == ALL:
-                rest = counts
-            else:
-                kept[ends_of(name)] = tuple(counts)
+        panes, rest = dict[Pane, list[int]](), [0] * self.size
+        for key, cells in state.cells.items():
+            pane = None if key.pane is None else (key.pane.start, key.pane.end)
+            for segment, cell in cells.items():
+                at, n = self.counters.places[key.fingerprint, segment]
+                counts = cell.state.tolist()
+                assert cell.reports == sum(counts), "each report is in one cell"
+                assert cell.reports or (pane is None and not segment), "a cell without reports"
+                (rest if pane is None else panes.setdefault(pane, [0] * self.size))[at : at + n] = counts
+        kept = {pane: tuple(counts) for pane, counts in panes.items()}
         due = {pane: counts for pane, counts in counted.panes.items() if pane[1] > windows.evicted_to}
         assert kept == due, f"the panes of partition {partition}"
         admitted = windows.admitted_from is not None or "heads" in self.world.lossy
@@ -134,8 +139,22 @@ class Truth:
         for name in ("watermark", "late", "undated", "closed", "first_start"):
             assert getattr(windows, name) == getattr(counted, name), f"{name} of partition {partition}"
         self._compare_gap_bounds(state, counted)
-        if len(kept) or windows.first_start or windows.evicted_to:
+        if kept or windows.first_start or windows.evicted_to:
             self._compare_dropped(partition, state, ruled)
+
+    def _compare_names(self, state: PartitionState, last: Ruling) -> None:
+        """Checks that documents and segments of rules are configured, and that documents are those of the rules."""
+        documents, segments = statuses(last.documents), statuses(last.segments)
+        known = {name: self.counters.streams[name].hashed.decode() for name in documents}
+        assert {name: each.sealed for name, each in state.documents.items()} == known, (
+            "the documents of rules"
+        )
+        assert {key.fingerprint for key in state.cells} <= {*documents}, "cells of other documents"
+        for names, mine in zip((documents, segments), self.deployment.named, strict=True):
+            for name, pair in names.items():
+                assert pair in mine[name], f"no configuration has {name} with {pair}"
+        self._demand_one_stream(documents)
+        assert len(documents) <= self.deployment.most_documents, "more documents than are allowed"
 
     def _compare_gap_bounds(self, state: PartitionState, counted: Counted) -> None:
         """Compares the bounds of gaps; below the floor none matters."""
@@ -266,8 +285,8 @@ class Truth:
 
     def is_contradicted(self) -> bool:
         """Returns whether stored counts follow other rules than published ones."""
-        for partition, said in (self.heads[-1]["rules"] if self.heads else {}).items():
-            published, state = of_head(said), self.load(int(partition))
+        for partition in self.heads[-1]["rules"] if self.heads else ():
+            published, state = of_head(self.heads[-1], partition), self.load(int(partition))
             if state is not None:
                 mine, at = of_state(state.rules), self.heads[-1]["offsets"].get(partition, 0)
                 n = min(len(mine), len(published))
@@ -323,7 +342,8 @@ class Truth:
             metadata = layout.parse(layout.decoded(fields), key)
             keys = {cell: layout.cell_key(stream.name, partition, cell).encode() for cell in metadata.blobs}
             blobs = {cell: server.live(key) for cell, key in keys.items()}
-            state = None if None in blobs.values() else layout.load(ldp.Fleet((stream,)), metadata, blobs)
+            fleet = ldp.Fleet(tuple(self.deployment.pool))
+            state = None if None in blobs.values() else layout.load(fleet, metadata, blobs)
         except StateLost:
             state = None
         if state is None:
@@ -337,9 +357,9 @@ class Truth:
             return  # before the first commit no rule applied
         was, now = (json.loads(fields[b"totals"])["rules"] for fields in (before, after))
         assert now[: len(was)] == was, "a recorded rule was changed"
-        limits = [
-            {name: said for name, said in rule.items() if name not in ("offset", "revision")} for rule in now
-        ]
+        apart = "offset", "revision", "documents", "segments"
+        listed = [{name: said for name, said in rule.items() if name not in apart} for rule in now]
+        limits = [one for i, one in enumerate(listed) if not i or one != listed[i - 1]]
         returns = any(configured.revision is not None for configured in self.deployment.configured)
         assert returns or all(one not in limits[:i] for i, one in enumerate(limits)), (
             "a rule that was replaced is back"
@@ -400,7 +420,7 @@ class Truth:
             assert head["gaps"] != last["gaps"], "reports fell, and no gap says why"
         for partition, said in last["rules"].items():
             assert head["rules"][partition][: len(said)] == said, "what was published was judged otherwise"
-        ruled = {p: of_head(head["rules"][str(p)]) for p in offsets}
+        ruled = {p: of_head(head, p) for p in offsets}
         counted = dict[int, Counted]()
         for p, offset in offsets.items():
             floor = max(head.get("floors", {}).get(str(p), 0), self.floors.get(p, 0))
@@ -412,17 +432,11 @@ class Truth:
             support = self.increments.support(head, support)
         known, reports = not self.blind or "released" not in head, sum(support)
         assert head["reports"] == reports or not known, "the reports of a snapshot"
-        own = {"fingerprint": self.document, "document": json.loads(self.deployment.stream.hashed)}
-        own |= {
-            "reports": head["reports"],
-            "variance_share": 1.0,
-            "retired": False,
-            "partitions": len(offsets),
-        }
-        assert head["documents"] == [own], "the documents of a snapshot"
+        self._demand_documents(head, last, support if known else None, ruled)
         if (base := bodies.get(f"{name}/all/base")) is not None:
             if known:
                 self.demand_frequencies(json.loads(base.value), support)
+                self.parts.committed(head, sent, support, ruled)
             if known and self.increments is not None:
                 late = bodies.get(f"{name}/late/base")
                 self.increments.demand_late(head, json.loads(late.value) if late and late.value else None)
@@ -441,6 +455,54 @@ class Truth:
         self.heads.append(head)
         self.world.note("snapshot", f"{head['sequence']} of {offsets}, {_lines(head)}")
 
+    def _demand_documents(
+        self, head: Json, last: Json, support: Sequence[int] | None, ruled: Mapping[int, Sequence[Ruling]]
+    ) -> None:
+        """Checks the documents of a head: their order, which never changes, and the fields of each."""
+        said, before = head["documents"], [one["fingerprint"] for one in last.get("documents", ())]
+        self.order = [one["fingerprint"] for one in said]
+        assert self.order[: len(before)] == before, "the documents have another order"
+        named, _ = names_of(ruled.values())
+        self._demand_one_stream(self.order)
+        assert {*self.order} == {*before, *named} or not named, "the documents of a snapshot"
+        new = self.order[len(before) :]
+        assert new == [name for name in self.counters.streams if name in new], (
+            "new documents, the oldest first"
+        )
+        for one in said:
+            name = one["fingerprint"]
+            each = [statuses(rules[-1].documents).get(name) for rules in ruled.values()]
+            assert one["document"] == json.loads(self.counters.streams[name].hashed), "a document"
+            assert one["retired"] == named.get(name, (0, False))[1], f"whether {name} is retired"
+            assert one["partitions"] == sum(pair is not None and not pair[1] for pair in each), "in force"
+            assert support is None or one["reports"] == sum(self.counters.of(support, name)), "its reports"
+        assert abs(sum(one["variance_share"] for one in said) - 1) < 1e-12, "the shares of the variance"
+
+    def _demand_one_stream(self, documents: Collection[str]) -> None:
+        """Checks that documents are not counted together that no configuration has together."""
+        together, listed = {*list(documents)[:1]}, self.deployment.listed
+        for _ in listed:
+            for names in listed:
+                together |= names if names & together else set()
+        assert {*documents} <= together, "documents of two streams"
+
+    def demand_other_stream(self, configured: Configured) -> None:
+        """Checks that a configuration names none of the documents of some partition, or of the head."""
+        found = [documents.keys() for documents, _ in (*self.recorded_names(), self.in_force()) if documents]
+        assert any(not names & configured.named[0].keys() for names in found), "it names a recorded document"
+
+    def in_force(self, known: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Returns the names of all partitions in the newest head, or in the newest of the first heads."""
+        head = self.heads[:known][-1] if self.heads[:known] else {"rules": {}}
+        documents, segments = names_of(of_head(head, p) for p in head["rules"])
+        return {**documents}, {**segments}
+
+    def recorded_names(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Returns the names that each partition has in the store."""
+        states = map(self.load, range(len(self.deployment.reports.partitions)))
+        newest = [of_state(state.rules)[-1] for state in states if state is not None]
+        return [({**statuses(rule.documents)}, {**statuses(rule.segments)}) for rule in newest]
+
     def _demand_parts(self, sent: Sequence[SimpleNamespace]) -> None:
         """Checks that each message names its snapshot and number of parts."""
         wholes: dict[bytes, list[int]] = {}
@@ -452,15 +514,11 @@ class Truth:
 
     def demand_frequencies(self, body: Json, support: Sequence[int]) -> None:
         """Checks that a message has the estimate of exactly these counts."""
-        oracle, reports = self.deployment.stream.oracle, sum(support)
-        assert body["reports"] == reports, "the reports of a window"
         if self.rates > 1:
             published = [n for rate in body["rates"] for n in rate["counts"]]
             assert published == [*support], "the counts of each rate"
             return
-        p, q = float(oracle.p), float(oracle.q)
-        for said, n in zip(body["frequencies"], support, strict=True):
-            assert abs(said - (n / reports - q) / (p - q)) < 1e-12, "the frequencies of a window"
+        self.parts.demand_estimate(body, support, self.order)
 
     def _demand_complete(self, head: Json, offsets: Mapping[int, int], must: Collection[int]) -> None:
         """Checks that `complete` and `uncounted` name every missing report."""

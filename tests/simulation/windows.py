@@ -91,6 +91,7 @@ class Windows:
         for body in published:
             self._demand_body(body, head, counted, ruled)
         self._demand_live(head, {(body["name"], body["start"]) for body in published}, counted)
+        self.truth.parts.demand_live(self.live)
         self.counted = counted
         for body in published:
             if body["final"] and not self._is_bounded(lines[body["name"]], body["end"]):
@@ -130,8 +131,8 @@ class Windows:
         """Yields the published windows; handles tombstones as deletions."""
         retain, fresh = self.truth.deployment.retain, set[tuple[str, int]]()
         for record in sent:
-            said = record.key.decode().removeprefix(f"{name}/").split("/")
-            if len(said) != 3:
+            stream, *said = record.key.decode().split("/")
+            if len(said) != 3 or stream != name:
                 continue
             if said[2] != "base":
                 assert record.value is None, "base alone is tried here"
@@ -246,6 +247,7 @@ class Windows:
             parts = [one.window(start, end) for one in counted.values()]
             support, withheld = [sum(column) for column in zip(*parts, strict=True)], None
         self.truth.demand_frequencies(body, support)
+        self.truth.parts.window(body, support)
         assert body.get("withheld") == withheld, f"the reports that are withheld from {which}"
         line = head["windows"][body["name"]]
         whole = not head["uncounted"] and not self._is_bounded(line, end)
