@@ -46,7 +46,8 @@ class _Parts:
 
     def vectors(self, method: str) -> dict[str, Vector]:
         body = json.loads(self.messages[method])
-        names = ("frequencies", "low", "high") if method == "base" else ("frequencies",)
+        names = ["frequencies", *(("low", "high") if method == "base" else ())]
+        names += ["known"] if "known" in body or "known" in body.get("vectors", ()) else []
         return {name: read(name, method, body, self.messages, self.types).values for name in names}
 
 
@@ -100,7 +101,8 @@ def _expect_window(
     labels: list[str] | None,
     head: Mapping[str, Any],
 ) -> None:
-    order = np.argsort(-parts.vectors("base")["frequencies"], kind="stable")
+    base = parts.vectors("base")["frequencies"]
+    order = np.argsort(-base, kind="stable")[: np.count_nonzero(~np.isnan(base))]  # without unknown labels
     there = {(row["method"], row["query"], row["rank"]): row for row in rows}
     methods = {method for method, _, _ in there}
     ranks = max((rank for _, query, rank in there if not query), default=0)
@@ -151,26 +153,34 @@ def _expected_rows(
     end = body["window"]["end"]
     shared = {
         "window_end": end and (datetime.fromisoformat(end) - _EPOCH) // timedelta(milliseconds=1),
-        "n": body["reports"],
         "sequence": body["sequence"],
         "final": body["window"]["final"],
         "complete": body["complete"],
     }
     vectors = parts.vectors(method)
 
-    def row(value: int | None, estimate: float, low: float | None, high: float | None) -> dict[str, Any]:
+    known = vectors.get("known")
+
+    def row(
+        value: int | None, n: int | None, estimate: float, low: float | None, high: float | None
+    ) -> dict[str, Any]:
         label = None if value is None or labels is None else labels[value]
         own = {"value": value, "label": label, "estimate": estimate, "low": low, "high": high}
-        return own | shared
+        return own | shared | {"n": body["reports"] if n is None else n}
+
+    def reports_of(value: int) -> int | None:
+        return None if known is None else int(known[value])
 
     due = dict[tuple[str, int], dict[str, Any]]()
     for i, v in enumerate(map(int, order)):
         low, high = (float(vectors[name][v]) if name in vectors else None for name in ("low", "high"))
-        due["", i + 1] = row(v, float(vectors["frequencies"][v]), low, high)
+        due["", i + 1] = row(v, reports_of(v), float(vectors["frequencies"][v]), low, high)
     for one in body["queries"]:
-        due[one["name"], 1] = row(None, one["frequency"], one.get("low"), one.get("high"))
+        if one.get("known") != 0:
+            numbers = one["frequency"], one.get("low"), one.get("high")
+            due[one["name"], 1] = row(None, one.get("known"), *numbers)
     for one in body["top"]:
         lows, highs = (one.get(name) or [None] * len(one["values"]) for name in ("low", "high"))
         for i, v in enumerate(one["values"]):
-            due[one["name"], i + 1] = row(v, one["frequencies"][i], lows[i], highs[i])
+            due[one["name"], i + 1] = row(v, reports_of(v), one["frequencies"][i], lows[i], highs[i])
     return due

@@ -42,8 +42,8 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
     verdict, equal, counted, difference (the first one, or null), records, reports, malformed, rejected (malformed
     records by reason), late, panes and lag. A partition also has its number, start, offset, and [from, to) of gaps and
     deleted records. A stream also has finals and provisional (windows on the topic), recounted and
-    provisional_recounted, gone (closed windows with reports, missing from the topic), and unknown (why snapshots are
-    not recountable, or null).
+    provisional_recounted, parts (snapshots of documents and segments) and parts_recounted, gone (closed windows with
+    reports, missing from the topic), and unknown (why snapshots are not recountable, or null).
     """  # noqa: D301
     if stream is not None or len(config.streams) == 1:
         verdict = _verdict(config, config.served(stream))
@@ -160,7 +160,8 @@ def outcome(verdict: "StreamVerdict") -> str:
 def in_json(verdict: "StreamVerdict") -> dict[str, Any]:
     """Returns a verdict as a dict for JSON; the command's help lists the keys."""
     of_all = ("records", "reports", "malformed", "rejected", "late", "panes", "lag")
-    of_stream = ("finals", "recounted", "provisional", "provisional_recounted", "gone", "unknown")
+    windows = ("finals", "recounted", "provisional", "provisional_recounted")
+    of_stream = (*windows, "parts", "parts_recounted", "gone", "unknown")
 
     def common(of: "StreamVerdict | PartitionVerdict") -> dict[str, Any]:
         named = {"verdict": of.verdict, "equal": of.difference is None, "counted": of.counted}

@@ -13,6 +13,7 @@ from ldp.snapshot import Cut
 from worker.audit.errors import Difference
 from worker.audit.parsing import by_fingerprint
 from worker.audit.populations import Joined, Population, expect_population
+from worker.audit.rows import differing
 from worker.audit.snapshots import Message
 from worker.audit.topic import Snapshots
 
@@ -59,6 +60,7 @@ class Fleet:
             estimates[0] = self.estimate(self.streams[0], 50)
         given = {"queries": queries, "identity": "ab" * 16, "published": 1}
         taken = snapshot.rounded(snapshot.take(fleet, fleet.estimate(estimates), cut, 4, **given))
+        self.taken = taken
         self.messages = [
             (each.key.removeprefix("s/"), dict(each.headers(4)), each.body) for each in snapshot.encode(taken)
         ]
@@ -163,3 +165,20 @@ def test_changed_documents_of_a_population_are_detected():
 
 def oracle_of(fleet, one):
     return next(each.oracle for each in fleet.streams if each.fingerprint.hex() == one["fingerprint"])
+
+
+def test_rows_have_the_reports_of_each_label():
+    fleets = (Fleet(seed) for seed in range(99))
+    fleet = next(each for each in fleets if each.taken.known is not None and 0 in each.taken.known)
+    size, queries = fleet.taken.known.size, [one.query for one in fleet.taken.bodies["base"].sets]
+    places = snapshot.slots(["base", "norm-sub"], size, [*queries, TopQuery("most", 2)], size)
+    rows = {row.key: row.value for row in snapshot.encode_rows(fleet.taken, places) if row.value}
+    head = json.loads(fleet.messages[0][2])
+    head["rows"] = {"topic": "rows", "methods": ["base", "norm-sub"], "ranks": {"": size}, "older": None}
+    messages = [Message(*each) for each in fleet.messages]
+    assert len({json.loads(value)["n"] for value in rows.values()}) > 1
+    assert differing(head, rows, lambda: messages) is None
+    for key, value in rows.items():
+        other = json.loads(value)
+        changed = rows | {key: json.dumps(other | {"n": other["n"] + 1}).encode()}
+        assert "n of the row" in differing(head, changed, lambda: messages)

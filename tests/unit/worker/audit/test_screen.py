@@ -86,6 +86,7 @@ def test_json_has_the_same_fields_for_the_stream_and_its_partitions():
     common = {"records", "reports", "rejected", "malformed", "late", "panes", "lag"}
     common |= {"verdict", "equal", "counted", "difference"}
     published = {"finals", "recounted", "provisional", "provisional_recounted", "gone", "unknown"}
+    published |= {"parts", "parts_recounted"}
     assert tree.keys() == common | published | {"stream", "partitions"}
     rows = tree["partitions"]
     assert {frozenset(row) for row in rows} == {
@@ -106,6 +107,7 @@ def test_json_has_the_same_fields_for_the_stream_and_its_partitions():
 def test_published_windows_are_in_the_outcome():
     good = StreamVerdict("colours", (EQUAL, WINDOWED), finals=9, recounted=7)
     assert outcome(good) == "equal: 160 reports in 80 records, 10 malformed; 7 of 9 final windows recounted"
+    assert outcome(replace(good, parts=4, parts_recounted=4)).endswith(" and 4 of 4 parts recounted")
     both = replace(good, provisional=3, provisional_recounted=2)
     assert outcome(both).endswith("; 7 of 9 final windows and 2 of 3 provisional windows recounted")
     none = replace(both, gone=1_000, finals=0, recounted=0)
