@@ -22,6 +22,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
+import ldp
 from deploy.local.services import Services, free_ports
 from ldp import frames
 from tests.long.alerts.rules import alerts, groups
@@ -255,6 +256,33 @@ def producers_are_wrong(stage):
         watch.resolved(name, **of)
     for name in ("LdpOpenTransaction", "LdpWindowsHeldBack", "LdpPartitionWaiting"):
         watch.resolved(name, **of)
+
+
+@provokes("LdpRetiredReports", "LdpDocumentUnnamed")
+def a_document_is_retired_and_another_one_is_not_configured(stage):
+    table = {"protocol": "grr", "epsilon": "1", "domain_size": 3}
+    world, folder = stage.stream("documents", **table), stage.folder / "documents"
+    old, new = world.stream, ldp.Stream(world.name, ldp.GRR("2", 3))
+    for name, document in (("old", old), ("new", new)):
+        (folder / f"{name}.json").write_text(json.dumps(document.document()), encoding="utf-8")
+    lists = {"documents": ["new.json"], "retired": ["old.json"]}
+    retired = world.configure("retired", **dict.fromkeys(table), **lists)
+    worker, port = stage.launch(world, toml=retired)
+    yield
+    watch, of = stage.watch, {"stream": world.name}
+
+    def both():
+        for stream in (old, new):
+            world.put(frames.encode(stream, stream.oracle.perturb([0])))
+        time.sleep(0.2)
+        return watch.fires("LdpRetiredReports", **of)
+
+    until(both, "reports of a retired document fire", 2 * _TIMEOUT)
+    watch.resolved("LdpRetiredReports", **of)
+    assert worker.terminate() == 0
+    stage.launch(world, at=port, serves=False)
+    watch.fired("LdpDocumentUnnamed", **of)
+    assert not watch.fires("LdpRejecting", **of)
 
 
 @provokes("LdpOwnedTwice", "LdpWorkerDown", "LdpNoPublisher", "LdpSnapshotIncomplete")
