@@ -1,8 +1,9 @@
 """The accepted records of a batch under one rule, in log order."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +12,11 @@ from ldp import frames
 from ldp.segments import Segments
 from worker.counting.columns import Columns
 from worker.counting.documents import Document
+from worker.counting.lateness import Placed, spread
 from worker.counting.rules import Names, RecordLimits
 
 Ints = npt.NDArray[np.int64]
-Runs = tuple[list[tuple[int, int]], Sequence[int], Ints]
+Runs = tuple[Sequence[tuple[int, int]], Sequence[int], Ints]
 """The (pane, segment) of each cell as indices, each cell's number of reports, and runs as in `Placed`."""
 
 _ONE_RUN = np.zeros((2, 1), np.int64)  # the run of reports that are all in one cell
@@ -65,72 +67,58 @@ class Accepting:
         )
 
 
-@dataclass(frozen=True)
-class Accepted:
+class Accepted(NamedTuple):
     """Accepted records of all documents in log order.
 
     Attributes:
         accepting: the documents and segments.
         times: (a,) timestamps.
         counts: (a,) numbers of reports.
-        document: (a,) indices of the records' documents.
-        segment: (a,) indices of cells in `Segments.cells`.
         reports: the reports of each document in log order.
+        found: (a,) each, indices of the records' documents, and of cells in `Segments.cells`; None if
+            `Accepting.plain`.
         at: (a,) indices of the records among all decoded ones; None if all are accepted.
     """
 
     accepting: Accepting
     times: Ints
     counts: Ints
-    document: npt.NDArray[np.int16]
-    segment: npt.NDArray[np.int32]
     reports: Sequence[npt.NDArray[np.void]]
+    found: tuple[npt.NDArray[np.int16], npt.NDArray[np.int32]] | None
     at: npt.NDArray[np.intp] | None
 
     @classmethod
     def of(cls, accepting: Accepting, decoded: frames.DecodedBatch, times: Ints) -> "Accepted":
         """Returns the accepted records of a decoded batch; O(records)."""
-        counts, document, segment = decoded.counts, decoded.document, decoded.segment
-        if not decoded.verdicts.any():
-            return cls(accepting, times, counts, document, segment, decoded.reports, None)
+        counts, found = decoded.counts, None if accepting.plain else (decoded.document, decoded.segment)
+        if not np.count_nonzero(decoded.verdicts):
+            return cls(accepting, times, counts, decoded.reports, found, None)
         at = np.flatnonzero(decoded.verdicts == 0)
-        return cls(accepting, times[at], counts[at], document[at], segment[at], decoded.reports, at)
+        found = found and (found[0][at], found[1][at])
+        return cls(accepting, times[at], counts[at], decoded.reports, found, at)
 
     def until(self, n: int) -> "Accepted":
         """Returns the first n records."""
-        cut = replace(
-            self,
-            times=self.times[:n],
-            counts=self.counts[:n],
-            document=self.document[:n],
-            segment=self.segment[:n],
-        )
-        sizes = [int(cut.counts[cut.document == i].sum()) for i in range(len(self.reports))]
-        return replace(cut, reports=[each[:size] for each, size in zip(self.reports, sizes, strict=True)])
+        counts, found = self.counts[:n], self.found and (self.found[0][:n], self.found[1][:n])
+        document = np.zeros(n, np.int16) if found is None else found[0]
+        sizes = [int(counts[document == i].sum()) for i in range(len(self.reports))]
+        reports = [each[:size] for each, size in zip(self.reports, sizes, strict=True)]
+        return self._replace(times=self.times[:n], counts=counts, reports=reports, found=found)
 
-    @cached_property
+    @property
     def total(self) -> int:
         """The number of reports."""
         return sum(map(len, self.reports))
 
-    def runs(self, number: int, placed: tuple[Sequence[int], Ints] | None) -> Runs:
-        """Returns the cells of one document's reports; O(records).
+    def runs(self, placed: Placed | None) -> Sequence[Runs]:
+        """Returns the cells of each document's reports; O(records).
 
-        Args:
-            number: the document.
-            placed: the number of reports in each pane, and runs over the reports of all documents, as in `Placed`; None
-                without panes.
+        ``placed`` has the panes of the reports of all documents; None without panes.
         """
-        if self.accepting.plain:
-            sizes, runs = ([self.total], _ONE_RUN) if placed is None else placed
-            return [(pane, 0) for pane in range(len(sizes))], sizes, runs
-        mine, width = self.document == number, len(self.accepting.segments.cells)
-        counts, cells = self.counts[mine], self.segment[mine].astype(np.int64)
-        if placed is not None:
-            owners, ends = placed[1]
-            cells += width * owners[np.searchsorted(ends, np.cumsum(self.counts)[mine])]
-        found, slots = np.unique(cells, return_inverse=True)
-        sizes = np.bincount(slots, counts, len(found)).astype(np.int64).tolist()  # exact below 2^53
-        last = np.flatnonzero(np.append(slots[1:] != slots[:-1], True))
-        runs = np.stack([slots[last], np.cumsum(counts)[last]])
-        return [divmod(cell, width) for cell in found.tolist()], sizes, runs
+        sizes, runs = ([self.total], _ONE_RUN) if placed is None else (placed.sizes, placed.runs)
+        if self.found is None:
+            return [([(pane, 0) for pane in range(len(sizes))], sizes, runs)]
+        if placed is None:
+            runs = np.array([[0], [self.total]])
+        shape = len(self.reports), len(sizes), len(self.accepting.segments.cells)
+        return spread(*self.found, self.counts, runs, shape)

@@ -217,6 +217,95 @@ def _number(time: int, pane: int, inverse: float) -> int:
     return number - (rest < 0) + (rest >= pane)
 
 
+def spread(
+    document: npt.NDArray[np.int16],
+    segment: npt.NDArray[np.int32],
+    counts: Ints,
+    runs: Ints,
+    shape: tuple[int, int, int],
+) -> list[tuple[list[tuple[int, int]], list[int], Ints]]:
+    """Groups the reports of each document by pane and segment; O(records).
+
+    Args:
+        document: (a,) the document of each accepted record.
+        segment: (a,) the segment of each record.
+        counts: (a,) the number of reports of each record, at least 1.
+        runs: the panes of the reports of all documents, as in `Placed`.
+        shape: the numbers of documents, panes and segments.
+
+    Returns:
+        For each document the (pane, segment) of each cell, in order of first records, each cell's number of reports,
+        and runs over the document's reports with indices of cells.
+
+    Example:
+        >>> document, segment = np.array([0, 1, 0, 0], np.int16), np.array([0, 2, 0, 1], np.int32)
+        >>> one, other = spread(document, segment, np.array([1, 2, 3, 4]), np.array([[0, 1], [3, 10]]), (2, 2, 3))
+        >>> one[0], one[1], one[2].tolist()
+        ([(0, 0), (1, 0), (1, 1)], [1, 3, 4], [[0, 1, 2], [1, 4, 8]])
+        >>> other[0], other[1], other[2].tolist()
+        ([(0, 2)], [2], [[0], [2]])
+    """
+    documents, panes, segments = shape
+    most = min(len(counts), documents * panes * segments)
+    table, cells = np.full(1 << (2 * most).bit_length(), -1), np.empty((3, most), np.int64)
+    found, used = np.empty((2, len(counts)), np.int64), np.zeros((4, documents), np.int64)
+    records = np.bincount(document, minlength=documents)
+    used[0] = used[1] = np.cumsum(records) - records
+    n = _spread(document, segment, counts, (runs[0], runs[1]), (panes, segments), table, cells, found, used)
+    names, sizes = cells[:2, :n]
+    owners, names = np.divmod(names, panes * segments)
+    split = []
+    for number, (first, last) in enumerate(used[:2].T.tolist()):
+        mine = np.flatnonzero(owners == number)
+        places = zip(*(each.tolist() for each in np.divmod(names[mine], segments)), strict=True)
+        split.append(([*places], sizes[mine].tolist(), found[:, first:last]))
+    return split
+
+
+@_compiled
+def _spread(
+    document: npt.NDArray[np.int16],
+    segment: npt.NDArray[np.int32],
+    counts: Ints,
+    runs: tuple[Ints, Ints],
+    shape: tuple[int, int],
+    table: Ints,
+    cells: Ints,
+    found: Ints,
+    used: Ints,
+) -> int:
+    """Groups records; see `spread`. Returns the number of cells.
+
+    ``cells`` receives the number of each cell, its number of reports, and its index among the document's cells.
+    ``found`` receives the runs of each document, from the place `used[0]` to `used[1]` on. ``table`` is a hash table.
+    """
+    (panes, segments), (owners, run_ends) = shape, runs
+    numbers, sizes, places = cells[0], cells[1], cells[2]
+    _, ends, reports, many = used[0], used[1], used[2], used[3]
+    n, run, total, before, slot = 0, 0, 0, -1, -1
+    for i in range(len(counts)):
+        one, count = document[i], counts[i]
+        total += count
+        while run_ends[run] < total:
+            run += 1
+        number = (one * panes + owners[run]) * segments + segment[i]
+        if number != before:
+            slot, before = _find(number, table, numbers, n), number
+        if slot == n:
+            sizes[n], places[n] = 0, many[one]
+            many[one] += 1
+            n += 1
+        sizes[slot] += count
+        reports[one] += count
+        end = ends[one]
+        if end > used[0, one] and found[0, end - 1] == places[slot]:
+            found[1, end - 1] = reports[one]
+        else:
+            found[0, end], found[1, end] = places[slot], reports[one]
+            ends[one] = end + 1
+    return n
+
+
 @_inlined
 def _find(number: int, table: Ints, numbers: Ints, n: int) -> int:
     """Returns a pane number's index; adds a new number at index n if it fits."""

@@ -233,7 +233,7 @@ class PartitionState:
             return records
         most = self._most(windowing)
         placed = state.place(accepted.times, accepted.counts, accepted.total, windowing, most)
-        if (left := self._before_limit(placed, windowing)) is not None:
+        if (left := self._before_limit(placed, windowing, most)) is not None:
             records = left if accepted.at is None else int(accepted.at[left])
             if not left:
                 return records
@@ -258,9 +258,9 @@ class PartitionState:
     def _panes_left(self, windowing: Windowing) -> int:
         return self._most(windowing) - sum(pane.length == windowing.pane for pane in self.panes)
 
-    def _before_limit(self, placed: Placed, windowing: Windowing) -> int | None:
+    def _before_limit(self, placed: Placed, windowing: Windowing, most: int) -> int | None:
         """Returns how many records fit the limit of panes, or None if all do."""
-        if len(placed.starts) <= self._most(windowing) - len(self.cells):
+        if len(placed.starts) <= most - len(self.cells):
             return None  # the common case, without a search
         left, there = max(0, self._panes_left(windowing)), {*self.panes}
         firsts = zip(placed.starts, placed.firsts, strict=True)
@@ -276,16 +276,19 @@ class PartitionState:
         heartbeat: Callable[[], object],
     ) -> None:
         """Adds reports to the cells of their documents, panes and segments."""
-        names = accepted.accepting.segments.cells
-        runs_of = None if placed is None else (placed.sizes, placed.runs)
-        for number, reports in enumerate(accepted.reports):
+        documents, names = accepted.accepting.documents, accepted.accepting.segments.cells
+        for document, reports, (places, sizes, runs) in zip(
+            documents, accepted.reports, accepted.runs(placed), strict=True
+        ):
             if not len(reports):
                 continue
-            document, states = accepted.accepting.documents[number], []
-            fingerprint = document.fingerprint.hex()
-            cells, sizes, runs = accepted.runs(number, runs_of)
-            for (pane, segment), size in zip(cells, sizes, strict=True):
-                cell = self.cell(CellKey(panes[pane], fingerprint), names[segment])
+            fingerprint, states, cells_of = document.fingerprint.hex(), [], dict[int, dict[Segment, Cell]]()
+            for (pane, segment), size in zip(places, sizes, strict=True):
+                if (cells := cells_of.get(pane)) is None:
+                    self.changed.add(key := CellKey(panes[pane], fingerprint))
+                    cells = cells_of[pane] = self.cells.setdefault(key, {})
+                if (cell := cells.get(names[segment])) is None:
+                    cell = cells[names[segment]] = Cell(0, document.oracle.zeros())
                 cell.reports += size
                 states.append(cell.state)
             at_once = max(1, MOST_COST // document.oracle.cost)

@@ -30,11 +30,14 @@ def counted(verdicts: npt.NDArray[np.uint8], unreadable: int = 0) -> Counter[str
         >>> counted(np.array([0, 2, 2], np.uint8), 1)
         Counter({'version': 2, 'batch': 1})
     """
-    found = Counter({UNREADABLE: unreadable})
-    if verdicts.any():  # usually there are none; one comparison per reason takes half the time of np.bincount
+    found = Counter[str]()
+    if unreadable:
+        found[UNREADABLE] = unreadable
+    if np.count_nonzero(verdicts):  # usually 0; one comparison per reason takes half the time of np.bincount
         for verdict, reason in enumerate(frames.VERDICTS[1:], 1):
-            found[str(reason)] = int(np.count_nonzero(verdicts == verdict))
-    return +found
+            if n := int(np.count_nonzero(verdicts == verdict)):
+                found[reason.value] = n
+    return found
 
 
 def formatted(counts: Mapping[str, int]) -> str:
