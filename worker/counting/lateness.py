@@ -345,3 +345,9 @@ def warm() -> None:
     """Compiles `place` in advance."""
     ones = np.ones(1, np.int64)
     place(ones, ones, 1, watermark=0, closed=0, hold=0, pane=1, most=1)
+
+
+def warm_spread() -> None:
+    """Compiles `spread` in advance."""
+    ones = np.ones(1, np.int64)
+    spread(np.zeros(1, np.int16), np.zeros(1, np.int32), ones, np.stack([ones - 1, ones]), (1, 1, 1))

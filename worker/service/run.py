@@ -79,6 +79,9 @@ def _warm(probes: "_Probes", streams: Sequence[Served]) -> None:
         compiling.warm(*served.fleet.documents)
     if any(served.cost for served in streams):  # they have windows
         lateness.warm()
+    documents = [each.fleet.documents for each in streams]
+    if any(len(some) > 1 or some[0].segment is not None for some in documents):
+        lateness.warm_spread()
     gc.enable()
     probes.begin()
     logger.info("kernels.loaded", seconds=round(time.monotonic() - began, 1))
