@@ -143,12 +143,12 @@ class DecodedBatch:
 
     @property
     def document(self) -> npt.NDArray[np.int16]:
-        """(m,) indices of the documents of accepted records, -1 for a rejected record."""
+        """(m,) indices of the records' documents; -1 for a rejected record."""
         return self.found[0] if self.found else -(self.verdicts != 0).astype(np.int16)
 
     @property
     def segment(self) -> npt.NDArray[np.int32]:
-        """(m,) indices into `Segments.cells`; 0 for a rejected record or without segments."""
+        """(m,) indices into `Segments.cells`; 0 for a rejected record."""
         return self.found[1] if self.found else np.zeros(self.verdicts.size, np.int32)
 
 

@@ -247,18 +247,14 @@ def spread(
     """
     documents, panes, segments = shape
     most = min(len(counts), documents * panes * segments)
-    table, cells = np.full(1 << (2 * most).bit_length(), -1), np.empty((3, most), np.int64)
+    table, cells = np.full(1 << (2 * most).bit_length(), -1), np.empty((6, most), np.int64)
     found, used = np.empty((2, len(counts)), np.int64), np.zeros((4, documents), np.int64)
-    records = np.bincount(document, minlength=documents)
-    used[0] = used[1] = np.cumsum(records) - records
     n = _spread(document, segment, counts, (runs[0], runs[1]), (panes, segments), table, cells, found, used)
-    names, sizes = cells[:2, :n]
-    owners, names = np.divmod(names, panes * segments)
-    split = []
-    for number, (first, last) in enumerate(used[:2].T.tolist()):
-        mine = np.flatnonzero(owners == number)
-        places = zip(*(each.tolist() for each in np.divmod(names[mine], segments)), strict=True)
-        split.append(([*places], sizes[mine].tolist(), found[:, first:last]))
+    split: list[tuple[list[tuple[int, int]], list[int], Ints]]
+    split = [([], [], found[:, first:last]) for first, last in used[:2].T.tolist()]
+    for one, pane, part, size in zip(*cells[:4, :n].tolist(), strict=True):
+        split[one][0].append((pane, part))
+        split[one][1].append(size)
     return split
 
 
@@ -276,13 +272,19 @@ def _spread(
 ) -> int:
     """Groups records; see `spread`. Returns the number of cells.
 
-    ``cells`` receives the number of each cell, its number of reports, and its index among the document's cells.
+    ``cells`` receives the document, pane and segment of each cell, its number of reports, and its index among the
+    document's cells; the last row is the table's.
     ``found`` receives the runs of each document, from the place `used[0]` to `used[1]` on. ``table`` is a hash table.
     """
     (panes, segments), (owners, run_ends) = shape, runs
-    numbers, sizes, places = cells[0], cells[1], cells[2]
-    _, ends, reports, many = used[0], used[1], used[2], used[3]
+    sizes, places, numbers = cells[3], cells[4], cells[5]
+    firsts, ends, reports, many = used[0], used[1], used[2], used[3]
+    for i in range(len(document)):
+        ends[document[i]] += 1
     n, run, total, before, slot = 0, 0, 0, -1, -1
+    for one in range(len(ends)):
+        firsts[one], ends[one], n = n, n, n + ends[one]
+    n = 0
     for i in range(len(counts)):
         one, count = document[i], counts[i]
         total += count
@@ -292,13 +294,14 @@ def _spread(
         if number != before:
             slot, before = _find(number, table, numbers, n), number
         if slot == n:
+            cells[0, n], cells[1, n], cells[2, n] = one, owners[run], segment[i]
             sizes[n], places[n] = 0, many[one]
             many[one] += 1
             n += 1
         sizes[slot] += count
         reports[one] += count
         end = ends[one]
-        if end > used[0, one] and found[0, end - 1] == places[slot]:
+        if end > firsts[one] and found[0, end - 1] == places[slot]:
             found[1, end - 1] = reports[one]
         else:
             found[0, end], found[1, end] = places[slot], reports[one]
