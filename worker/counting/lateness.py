@@ -273,7 +273,7 @@ def _spread(
     """Groups records; see `spread`. Returns the number of cells.
 
     ``cells`` receives the document, pane and segment of each cell, its number of reports, and its index among the
-    document's cells; the last row is the table's.
+    document's cells. The last row belongs to the table.
     ``found`` receives the runs of each document, from the place `used[0]` to `used[1]` on. ``table`` is a hash table.
     """
     (panes, segments), (owners, run_ends) = shape, runs
