@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         SUE,
         HadamardResponse,
         Oracle,
-        RatedResponse,
         Response,
         SubsetSelection,
         Unary,
@@ -42,13 +41,13 @@ if TYPE_CHECKING:
 # fmt: off
 __all__ = [
     "GRR", "OLH", "OUE", "PGR", "RAPPOR", "SUE", "Estimate", "Fleet", "HadamardResponse", "Oracle",
-    "RatedResponse", "Response", "Stream", "SubsetSelection", "Unary", "analysis", "answer", "consistency", "frames",
+    "Response", "Stream", "SubsetSelection", "Unary", "analysis", "answer", "consistency", "frames",
     "oracle", "query", "sampling", "snapshot",
 ]
 # fmt: on
 
 _MODULES = {"analysis", "consistency", "frames", "query", "sampling", "snapshot"}
-_ORACLES = "GRR HadamardResponse OLH OUE Oracle PGR RAPPOR RatedResponse Response SUE SubsetSelection Unary"
+_ORACLES = "GRR HadamardResponse OLH OUE Oracle PGR RAPPOR Response SUE SubsetSelection Unary"
 _HOMES = dict.fromkeys(_ORACLES.split(), "ldp.oracles") | {
     "Estimate": "ldp.estimate",
     "Fleet": "ldp.fleet",
@@ -92,8 +91,8 @@ def oracle(
         epsilon: exact privacy budget of one report: "1", "0.5", "1/3", an int or a Fraction; 0 < ε ≤ 64. Omit it for
             an explicit channel; if the channel's ε is infinite, pass "infinite".
         domain_size: d, the number of values; 1 ≤ d ≤ 2²⁴.
-        **parameters: ``hash`` and ``g`` for "olh"; ``k`` for "subset"; ``prime`` and ``dimension`` for "pgr"; ``p`` or
-            ``rates`` for "response"; ``p`` and ``q`` for "unary", plus ``f`` for RAPPOR.
+        **parameters: ``hash`` and ``g`` for "olh"; ``k`` for "subset"; ``prime`` and ``dimension`` for "pgr"; ``p`` for
+            "response"; ``p`` and ``q`` for "unary", plus ``f`` for RAPPOR.
 
     Raises:
         TypeError: a missing or unknown parameter, or an argument of the wrong type, such as a float ε.

@@ -2,8 +2,8 @@
 
 - Firefox: ``unaryEncodeDiffPrivacy`` encodes one of N values as a string of N bits, which is a report of ``unary``.
 - Chrome and Edge: ``PerformanceNavigationTiming.confidence`` (W3C) contains a ``value``, "low" or "high". With
-  probability ``randomizedTriggerRate``, the browser replaces the value with a fair coin flip. Value and rate are a
-  report of ``response`` if the document's ``rates`` contain the rate. "low" is 0 and "high" is 1.
+  probability r, ``randomizedTriggerRate``, the browser replaces the value with a fair coin flip. The value is a report
+  of ``response`` with p = 1 − r/2. A stream has one document for each rate. "low" is 0 and "high" is 1.
 
 ``clients/javascript/browsers.js`` does the same in JavaScript. The two modules only convert values and draw no coins.
 This module does not need numpy.
@@ -12,11 +12,11 @@ This module does not need numpy.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ldp import wire
-from ldp.oracles.rated import UNDECLARED, RatedResponse
+from ldp.oracles.response import Response
 from ldp.oracles.unary import UnaryEncoding
 from ldp.segments import required
 
@@ -54,34 +54,46 @@ def unary_frame(stream: Stream, bits: str) -> bytes:
     return wire.header(stream.fingerprint, required(stream.segment, None)) + report
 
 
-def confidence_frame(stream: Stream, confidence: Mapping[str, Any]) -> bytes:
-    """Converts a navigation's confidence to a frame, for a rated response.
+def confidence_frame(documents: Sequence[Stream], confidence: Mapping[str, Any]) -> bytes:
+    """Converts a navigation's confidence to a frame, for a document's rate.
 
-    `confidence` contains ``value`` and ``randomizedTriggerRate``. Other keys are ignored. A declared rate may have been
-    stored as float32. If the document does not declare the rate, a worker rejects the frame with the reason ``rate``.
+    `documents` has one document of `Response` for each rate, as the stream lists them. The document of the frame is the
+    first with p = 1 − r/2 for the browser's rate r. This rate may have been stored as float32. `confidence` contains
+    ``value`` and ``randomizedTriggerRate``. Other keys are ignored.
 
     Raises:
-        TypeError: a stream of another protocol, or a rate that is not a number.
-        ValueError: a value other than "low" or "high", which the error does not repeat.
+        TypeError: a document that is not a response of two values, or a rate that is not a number.
+        ValueError: a rate that no document has; or a value other than "low" or "high", which the error does not repeat.
 
     Example:
         >>> import ldp
-        >>> stream = ldp.Stream("confidence", ldp.RatedResponse(["0.4994798"]), labels=["low", "high"])
-        >>> confidence_frame(stream, {"value": "high", "randomizedTriggerRate": 0.4994798})[5:].hex()
-        '0001'
+        >>> documents = [ldp.Stream("confidence", ldp.Response(p, 2)) for p in ("0.9", "0.7502601")]
+        >>> frame = confidence_frame(documents, {"value": "high", "randomizedTriggerRate": 0.4994798})
+        >>> frame[1:5] == documents[1].fingerprint, frame[5:].hex()
+        (True, '01')
     """
-    oracle = stream.oracle
-    if not isinstance(oracle, RatedResponse):
-        raise TypeError(
-            f"a confidence is a report of a response with rates; stream {stream.name} uses {oracle}"
-        )
+    for each in documents:
+        if not isinstance(each.oracle, Response) or each.oracle.domain_size != 2:
+            raise TypeError(
+                f"a confidence is a report of a response of 2 values; a document of {each.name} is of {each.oracle}"
+            )
     if (value := confidence.get("value")) not in VALUES:
         raise ValueError("confidence is neither 'low' nor 'high'")
     given = confidence.get("randomizedTriggerRate")
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise TypeError(f"randomizedTriggerRate is of type {type(given).__name__}; it must be a number")
-    doubles = [float(rate) for rate in oracle.rates]
-    singles = [struct.unpack("f", struct.pack("f", rate))[0] for rate in doubles]
-    found = (listed.index(given) for listed in (doubles, singles) if listed.count(given) == 1)
-    header = wire.header(stream.fingerprint, required(stream.segment, None))
-    return header + bytes([next(found, UNDECLARED), VALUES.index(value)])
+    rates = [float(2 * (1 - each.oracle.p)) for each in documents]
+    for round_rate in (float, _single):
+        found = {rate for rate in rates if round_rate(rate) == given}
+        if len(found) == 1:
+            document = documents[rates.index(found.pop())]
+            header = wire.header(document.fingerprint, required(document.segment, None))
+            return header + bytes([VALUES.index(value)])
+    raise ValueError(
+        f"randomizedTriggerRate is {given}; the documents' rates are {', '.join(map(str, rates))}"
+    )
+
+
+def _single(number: float) -> float:
+    rounded: float = struct.unpack("f", struct.pack("f", number))[0]
+    return rounded

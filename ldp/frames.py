@@ -24,7 +24,6 @@ import numpy.typing as npt
 
 from ldp import wire
 from ldp.frame_tables import marks_table, segments_table
-from ldp.oracles.rated import RatedResponse
 from ldp.oracles.unary import UnaryEncoding
 from ldp.segments import Segments, required
 
@@ -65,7 +64,6 @@ class Reason(StrEnum):
     MANY = "many"  # More reports than the stream allows in a record
     RANGE = "range"  # A report that the protocol does not allow, such as a bucket ≥ g
     ONES = "ones"  # A unary report that fails the Hamming weight check
-    RATE = "rate"  # A report at a rate that the stream's document does not declare
     JSON = "json"  # Not JSON in UTF-8, a wrong type, or a key that is unknown, missing or repeated
 
 
@@ -83,18 +81,9 @@ REASONS: Mapping[str, str] = {
     Reason.MANY: "the record has more reports than the stream allows",
     Reason.RANGE: "a report is outside the range that the protocol allows",
     Reason.ONES: "a report has too few or too many 1 bits for an honest client (Hamming weight check)",
-    Reason.RATE: "a report is at a rate that the stream's document does not declare",
     Reason.JSON: "the JSON frame is malformed",
 }
 """Explanation of each reason."""
-
-
-def reasons_of(stream: Stream) -> Mapping[str, str]:
-    """Returns `REASONS`, with the rates that a stream's document declares."""
-    if not isinstance(stream.oracle, RatedResponse):
-        return REASONS
-    declared = ", ".join(str(float(rate)) for rate in stream.oracle.rates)
-    return {**REASONS, Reason.RATE: f"{REASONS[Reason.RATE]}; declared are {declared}"}
 
 
 VERDICTS: tuple[Reason, ...] = (Reason.EMPTY, *Reason)
@@ -203,8 +192,8 @@ def decode(
     """Decodes the reports of a batch of records in one buffer.
 
     A rejected record gets the first reason that applies: empty, version, length (of the header), fingerprint, retired,
-    segment, length (of the reports), many, range, rate, ones. The order for JSON is: json (not a frame of any
-    protocol), fingerprint, retired, segment, length, many, json (a malformed report), range, rate, ones. O(bytes): a
+    segment, length (of the reports), many, range, ones. The order for JSON is: json (not a frame of any
+    protocol), fingerprint, retired, segment, length, many, json (a malformed report), range, ones. O(bytes): a
     few nanoseconds per binary record, and about 50 per JSON record.
 
     Args:
@@ -361,8 +350,6 @@ def _reject(oracle: Oracle, batch: DecodedBatch, i: int, check_weight: bool) -> 
     checks = {}  # a later reason overwrites an earlier one; an array of ones takes 2 µs, so other oracles have none
     if check_weight and isinstance(oracle, UnaryEncoding):
         checks[Reason.ONES] = oracle.likely(reports)
-    if isinstance(oracle, RatedResponse):
-        checks[Reason.RATE] = oracle.declared(reports)
     checks[Reason.RANGE] = oracle.check(reports)
     wrong = {reason: ~good for reason, good in checks.items() if not good.all()}
     if not wrong:

@@ -17,7 +17,6 @@ from ldp.arguments import as_integer
 from ldp.estimate import Estimate, Indices, Vector
 from ldp.fleet import FleetEstimate
 from ldp.oracles.oracle import Oracle
-from ldp.oracles.rated_estimate import RatedEstimate
 from ldp.summation import exact_sum
 
 
@@ -88,8 +87,6 @@ def tolerance(
         >>> tolerance(estimate, *estimate.interval())
         array([188., 159., 129.])
     """
-    if isinstance(estimate, RatedEstimate):
-        estimate = estimate.as_fleet
     if isinstance(estimate, FleetEstimate):
         least, most = np.full((2, estimate.fleet.size), [[np.inf], [-np.inf]])
         for number in estimate.fleet.live:
@@ -119,8 +116,6 @@ def set_tolerance(
         ValueError: an empty set, or frequencies not from counts; also as for `Estimate.indices`.
         TypeError: as for `Estimate.indices`.
     """
-    if isinstance(estimate, RatedEstimate):
-        estimate = estimate.as_fleet
     indices = estimate.indices(subset)
     if not indices.size:
         raise ValueError("a set needs at least one value")

@@ -30,7 +30,6 @@ from ldp.set_variance import SetVariance
 from ldp.summation import exact_sum
 
 Indices = npt.NDArray[np.intp]
-_KEPT = 16
 _LONGEST_NAME = 200
 
 
@@ -66,8 +65,6 @@ class SetQuery:
     def variance(self, oracle: Oracle) -> SetVariance:
         """Returns the cached `SetVariance` of the set under a protocol."""
         if oracle not in self._variances:
-            if len(self._variances) >= _KEPT:  # each estimate of reports at several rates has its own channel
-                self._variances.clear()
             self._variances[oracle] = SetVariance(oracle, self.values)
         return self._variances[oracle]
 

@@ -16,7 +16,6 @@ from ldp.intervals.confidence_sequence import Laws, Moments
 from ldp.intervals.score import Of
 from ldp.oracles.oracle import Oracle
 from ldp.oracles.preferred import PreferredMessages
-from ldp.oracles.rated_estimate import RatedEstimate
 from ldp.summation import exact_sum
 
 
@@ -74,11 +73,6 @@ class SetVariance:
         """Returns `ldp.query.anytime_interval` for an estimate of the protocol."""
         self._check(estimate)
         estimate.refuse_memoised("anytime-valid intervals")
-        if isinstance(estimate, RatedEstimate):
-            if self.indices.size == 2:
-                return 1.0, 1.0
-            low, high = (float(ends[self.indices[0]]) for ends in estimate.anytime_interval(level))
-            return low, high
         total = np.array([estimate.known_counts(self.indices).sum()])
         p, q, m = float(self._oracle.p), float(self._oracle.q), self.indices.size
         if m == 1:

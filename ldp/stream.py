@@ -169,9 +169,8 @@ class Stream:
                 f"{protocol.name} needs exactly {sorted(keys)}, and optionally 'labels', 'privacy' and 'segment'"
             )
         for key in protocol.exact:
-            kind, expected = (list, "a list of strings") if key == "rates" else (str, "a string")
-            if not isinstance(document[key], kind):
-                raise TypeError(f"stream {name}: {key} is {document[key]!r}; it must be {expected} 'num/den'")
+            if not isinstance(document[key], str):
+                raise TypeError(f"stream {name}: {key} is {document[key]!r}; it must be a string 'num/den'")
         labels = document.get("labels", [])
         if not isinstance(labels, list):
             raise TypeError(f"stream {name}: labels must be a list, not {type(labels).__name__}")

@@ -15,7 +15,7 @@ import numpy as np
 import ldp
 from ldp import frames, segments, wire
 from ldp.consistency import METHODS
-from ldp.oracles import ORACLES, Oracle, RatedResponse
+from ldp.oracles import ORACLES, Oracle
 from ldp.snapshot import Period, chunks
 from ldp.snapshot.documents import KNOWN, SCHEMA, VECTORS
 from ldp.snapshot.encoding import JSON, Message
@@ -246,7 +246,7 @@ def _columns(part: str) -> Object:
 
 def _frame() -> Object:
     """Returns the schema of a JSON frame, with the form of each protocol's reports."""
-    explicit: list[Oracle] = [ldp.Response("3/4", 10), RatedResponse(["1/2"]), ldp.Unary("3/4", "1/4", 10)]
+    explicit: list[Oracle] = [ldp.Response("3/4", 10), ldp.Unary("3/4", "1/4", 10)]
     number = {"type": "integer", "minimum": 0}
     forms: dict[str, Object] = {
         "number": number,

@@ -173,7 +173,7 @@ def between(before: Estimate, after: Estimate, level: float = 0.01, at_least: fl
 
     Raises:
         ValueError: estimates of different protocols; a level or `at_least` out of range; frequencies that are not from
-            counts; reports at several rates.
+            counts.
         TypeError: `before` or `after` is not an Estimate.
 
     Example:

@@ -117,16 +117,15 @@ class _Rejections:
 
 
 def _print_rejected(aggregator: Aggregator, places: Mapping[str, Sequence[str]]) -> None:
-    from ldp.frames import Reason, reasons_of
+    from ldp.frames import REASONS, Reason
 
     rejected = aggregator.rejected
     if not rejected:
         return
     lines = [f"{rejected.total():,} of {aggregator.records:,} records are malformed and not counted:"]
-    reasons = reasons_of(aggregator.stream)
     for reason, count in rejected.most_common():
         where = "; ".join([*places[reason], "..."][: count if count <= _PLACES else None])
-        lines.append(f"  {reason} {count:,}: {reasons[reason]} ({where})")
+        lines.append(f"  {reason} {count:,}: {REASONS[reason]} ({where})")
     if Reason.FINGERPRINT in rejected:
         lines.append(f"the fingerprint of --document is {aggregator.stream.fingerprint.hex()}")
     echo("\n".join(f"ldp: {line}" for line in lines), err=True)

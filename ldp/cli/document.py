@@ -26,7 +26,7 @@ from ldp.terminal import echo, echo_json
     "parameters",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Parameter of the protocol, such as g=2 for olh or rates=1/5,3/4 for response. Repeat the option for several.",
+    help="Parameter of the protocol, such as g=2 for olh or p=3/4 for response. Repeat the option for several.",
 )
 @click.option(
     "--privacy",
@@ -67,15 +67,13 @@ def document(
         if protocol not in oracles.PROTOCOLS:
             raise ValueError(f"--protocol is {protocol!r}; allowed are {', '.join(oracles.PROTOCOLS)}")
         takes = oracles.parameters_of(protocol)
-        own: dict[str, int | str | list[str]] = {}
+        own: dict[str, int | str] = {}
         for parameter in parameters:
             key, equals, value = parameter.partition("=")
             if not equals or key not in takes:
                 allowed = ", ".join(f"{name}=..." for name in takes) or "no parameter"
                 raise ValueError(f"--parameter is {parameter!r}; {protocol} takes {allowed}")
             own[key] = int(value) if value.isascii() and value.isdigit() else value
-            if key == "rates":
-                own[key] = value.split(",")
         made = oracle(protocol, epsilon, domain_size, **own)
         declared = None if privacy is None else Declaration.from_document(_pairs(privacy))
         stream = Stream(NAME, made, None if labels is None else tuple(labels), declared)

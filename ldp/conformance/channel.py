@@ -22,8 +22,6 @@ from scipy.special import bdtr, bdtrc, chdtrc
 from ldp import kernels
 from ldp.oracles import OLH, Oracle, SubsetSelection
 from ldp.oracles.preferred import PreferredMessages
-from ldp.oracles.rated import RatedResponse
-from ldp.oracles.response import channel
 from ldp.oracles.unary import UnaryEncoding
 
 if TYPE_CHECKING:
@@ -131,8 +129,6 @@ def supports(oracle: Oracle, reports: Reports, value: int) -> npt.NDArray[np.boo
         found = (reports["bits"][:, value // 8] >> value % 8 & 1).astype(np.bool_)
     elif "indices" in oracle.fields:
         found = (reports["indices"] == value).any(axis=1)
-    elif isinstance(oracle, RatedResponse):
-        found = reports["value"] == value
     else:
         found = reports["index"] == value
     return found
@@ -140,9 +136,6 @@ def supports(oracle: Oracle, reports: Reports, value: int) -> npt.NDArray[np.boo
 
 def evidence(oracle: Oracle, value: int, reports: Reports, others: Sequence[int]) -> Iterator[Rate | Cells]:
     """Tests a value's (n,) reports, including how often they support `others`."""
-    if isinstance(oracle, RatedResponse):
-        yield from _rated(oracle, value, reports)
-        return
     n = reports.size
     of = {u: supports(oracle, reports, u) for u in dict.fromkeys([value, *others])}
     yield Rate(value, OWN, int(of[value].sum()), n, float(oracle.p))
@@ -157,13 +150,6 @@ def evidence(oracle: Oracle, value: int, reports: Reports, others: Sequence[int]
         yield from _hashed(oracle, value, reports, of[value])
     elif "index" in oracle.fields:
         yield from _messages(oracle, value, reports["index"].astype(np.int64))
-
-
-def _rated(oracle: RatedResponse, value: int, reports: Reports) -> Iterator[Rate]:
-    for i, rate in enumerate(oracle.rates):
-        at = reports["value"][reports["rate"] == i]
-        event = f"{OWN}, at the rate {rate}"
-        yield Rate(value, event, int((at == value).sum()), at.size, float(channel(rate)[0]))
 
 
 def _pairs(

@@ -31,13 +31,13 @@ def found(compared: Sequence[Rate | Cells], risk: float) -> Excess | None:
 
     A client spends more than ε if its reports support their value too often (all protocols), or other values too rarely
     (unary encoding, where the two are independent). Either way ε grows by the change of the log-odds. If the sum of
-    both changes exceeds the result, at least one of them is large enough to be found. For reports at several rates, the
-    excess is at the rate for which it is largest. None if even the largest change of a probability could be missed.
+    both changes exceeds the result, at least one of them is large enough to be found. None if even the largest change
+    of a probability could be missed.
     """
     own, bits = defaultdict[int | None, float](float), defaultdict[int | None, float](float)
     for one in compared:
-        if isinstance(one, Rate) and one.event.partition(",")[0] == OWN and one.n:
-            own[one.value] = max(own[one.value], _above(one, risk))
+        if isinstance(one, Rate) and one.event == OWN:
+            own[one.value] = _above(one, risk)
         elif isinstance(one, Rate) and one.event == OTHER_BITS:
             bits[one.value] = _below(one, risk)
     sums = {value: own[value] + bits[value] for value in own.keys() | bits.keys()}

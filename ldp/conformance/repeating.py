@@ -12,7 +12,6 @@ import numpy as np
 from ldp.conformance.channel import Rate, message_probabilities
 from ldp.oracles import OLH, Oracle, SubsetSelection
 from ldp.oracles.preferred import PreferredMessages
-from ldp.oracles.rated import RatedResponse
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -41,8 +40,6 @@ def collision(oracle: Oracle) -> float:
 
 def repeated(oracle: Oracle, value: int, first: Reports, second: Reports) -> Iterator[Rate]:
     """Yields rates of equal reports, between two runs and within each run."""
-    if isinstance(oracle, RatedResponse):
-        oracle, first, second = _at_one_rate(oracle, first, second)
     chance = collision(oracle)
     rows = [plain(reports) for reports in (first, second)]
     same = int((rows[0] == rows[1]).sum())
@@ -52,13 +49,6 @@ def repeated(oracle: Oracle, value: int, first: Reports, second: Reports) -> Ite
         pairs = row[: row.size // 2 * 2].reshape(-1, 2)
         again = int((pairs[:, 0] == pairs[:, 1]).sum())
         yield Rate(value, "reports equal to the previous one", again, len(pairs), chance)
-
-
-def _at_one_rate(oracle: RatedResponse, first: Reports, second: Reports) -> tuple[Oracle, Reports, Reports]:
-    """Returns the protocol and the report pairs of the most common rate."""
-    commonest = int(np.bincount(first["rate"]).argmax())
-    both = (first["rate"] == commonest) & (second["rate"] == commonest)
-    return RatedResponse([oracle.rates[commonest]]), first[both], second[both]
 
 
 def _two(likely: Fraction, unlikely: Fraction, messages: int, preferred: int = 1) -> Fraction:

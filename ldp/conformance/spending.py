@@ -11,7 +11,6 @@ import numpy as np
 from scipy import stats
 
 from ldp.conformance.channel import supports
-from ldp.oracles.rated import RatedResponse
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -35,8 +34,8 @@ def spent(oracle: Oracle, reports: Mapping[int, Reports], alarm: float) -> Spent
     """Returns a lower bound of the spent ε, wrong with probability ≤ `alarm`.
 
     If an event has probability a in reports of v and b in reports of w, then ε ≥ log(a/b). The events are: the report
-    supports v but not w; the report does not support w; the report equals a given message, or a given value at a given
-    rate. Clopper–Pearson intervals (1934) bound each probability. `reports` has the reports of two or more values.
+    supports v but not w; the report does not support w; the report equals a given message. Clopper–Pearson
+    intervals (1934) bound each probability. `reports` has the reports of two or more values.
     """
     found, asked = Spent(0.0, "", *list(reports)[:2]), list(_events(oracle, reports))
     risk = alarm / (2 * max(len(asked), 1))
@@ -78,14 +77,6 @@ def _events(oracle: Oracle, reports: Mapping[int, Reports]) -> Sequence[tuple[st
                 f"support of {v} and not {w}": [of[x][v] & ~of[x][w] for x in (v, w)],
                 f"no support of {w}": [~of[x][w] for x in (v, w)],
             }
-            if isinstance(oracle, RatedResponse):
-                events |= {
-                    f"value {value} at the rate {rate}": [
-                        (reports[x]["rate"] == i) & (reports[x]["value"] == value) for x in (v, w)
-                    ]
-                    for i, rate in enumerate(oracle.rates)
-                    for value in (0, 1)
-                }
             if "index" in oracle.fields and oracle.fields["index"] <= _MESSAGES:
                 events |= {
                     f"message {i}": [reports[x]["index"] == i for x in (v, w)]

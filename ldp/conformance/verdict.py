@@ -12,7 +12,6 @@ import numpy as np
 from ldp.conformance import channel, excess, repeating
 from ldp.conformance.spending import Spent, enough, spent
 from ldp.conformance.timing import APART, times
-from ldp.oracles import RatedResponse, Response
 
 if TYPE_CHECKING:
     from ldp.conformance.excess import Excess
@@ -88,17 +87,12 @@ def assess(command: Command, reports: int, alarm: float, own: Sequence[int] = ()
     took = times(command, rng.permutation(np.repeat(np.array(values), _TIMED)))
     if took is not None and took.p_value < alarm / 4 and took.ratio > APART:
         findings.append(f"{took.summary} (p = {took.p_value:.1g})")
-    epsilon = min(_least_promised(oracle), LARGE)
+    epsilon = min(float(oracle.epsilon), LARGE)
     few = least is not None and least.epsilon < SHOWN * epsilon
     verdict = FAIL if findings else TOO_FEW if few else PASS
     needed = enough(oracle, len(values), epsilon, SHOWN * epsilon, alarm / 4) if verdict == TOO_FEW else None
     missed = excess.found(compared, risk) if math.isfinite(oracle.epsilon) else None
     return Verdict(verdict, 2 * order.size, len(compared), findings, least, took, missed, needed)
-
-
-def _least_promised(oracle: Oracle) -> float:
-    """Returns the ε that the test can detect in a conforming client."""
-    return float(Response(oracle.p, 2).epsilon if isinstance(oracle, RatedResponse) else oracle.epsilon)
 
 
 def _leak(oracle: Oracle, least: Spent) -> str:

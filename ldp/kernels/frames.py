@@ -75,8 +75,7 @@ class Verdict(IntEnum):
     MANY = 7
     RANGE = 8
     ONES = 9
-    RATE = 10
-    JSON = 11
+    JSON = 10
 
 
 def frames_capacity(span: int, size: int, fields: int) -> int:

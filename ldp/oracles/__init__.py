@@ -8,7 +8,6 @@ from ldp.oracles.olh import OLH
 from ldp.oracles.oracle import Oracle
 from ldp.oracles.projective import PGR
 from ldp.oracles.rappor import RAPPOR, Unary
-from ldp.oracles.rated import RatedResponse
 from ldp.oracles.response import Response
 from ldp.oracles.subset import SubsetSelection
 from ldp.oracles.unary import OUE, SUE
@@ -25,7 +24,6 @@ __all__ = [
     "SUE",
     "HadamardResponse",
     "Oracle",
-    "RatedResponse",
     "Response",
     "SubsetSelection",
     "Unary",
@@ -39,7 +37,7 @@ ORACLES: dict[str, type[Oracle]] = {
 """Protocols that are configured with ε, by name."""
 
 CHANNELS: dict[str, tuple[type[Oracle], ...]] = {
-    "response": (Response, RatedResponse),
+    "response": (Response,),
     "unary": (Unary, RAPPOR),
 }
 """Explicit channels, by name."""

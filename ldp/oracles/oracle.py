@@ -168,13 +168,6 @@ class Oracle(Described, ABC):
         arguments.check_reports(reports, self.report_dtype)
         return np.ones(reports.size, np.bool_)
 
-    def declared(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Returns an (n,) mask of the reports whose rate, if any, is declared."""
-        import numpy as np
-
-        arguments.check_reports(reports, self.report_dtype)
-        return np.ones(reports.size, np.bool_)
-
     def accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
         """Adds n well-formed reports to a state in place.
 
@@ -196,10 +189,7 @@ class Oracle(Described, ABC):
         self._accumulate(state, reports)
 
     def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Returns the number of reports that support each value, as (d,) int64.
-
-        For reports at several rates, the result has the number of reports of each value at each rate, (2·rates,).
-        """
+        """Returns the number of reports that support each value, as (d,) int64."""
         arguments.check_state(state, self.state_size)
         return state.copy()
 

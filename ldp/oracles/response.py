@@ -61,17 +61,7 @@ class Response(ExplicitChannel, GRR):
     def _perturb(
         self, values: npt.NDArray[np.int64], reports: npt.NDArray[np.void], rng: np.random.Generator | None
     ) -> None:
-        reports["index"] = self._responses(values, rng)
-
-    def _responses(
-        self, values: npt.NDArray[np.int64], rng: np.random.Generator | None
-    ) -> npt.NDArray[np.int64]:
         import numpy as np
 
         keep = sampling.coins(self.p - self.q, values.size, rng=rng)
-        return np.where(keep, values, sampling.integers(self.domain_size, values.size, rng=rng))
-
-
-def channel(rate: Fraction) -> tuple[Fraction, Fraction]:
-    """Returns p and q of binary randomized response at a rate."""
-    return 1 - rate / 2, rate / 2
+        reports["index"] = np.where(keep, values, sampling.integers(self.domain_size, values.size, rng=rng))

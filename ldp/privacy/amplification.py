@@ -21,7 +21,6 @@ from ldp.oracles import (
     PGR,
     HadamardResponse,
     Oracle,
-    RatedResponse,
     Response,
     SubsetSelection,
 )
@@ -129,8 +128,6 @@ class Blanket:
 def blanket(oracle: Oracle) -> Blanket | None:
     """Returns the blanket of a protocol; None if ε is infinite.
 
-    With several rates, this is the blanket of the lowest rate, and n counts the reports at this rate.
-
     Example:
         >>> import ldp
         >>> blanket(ldp.GRR("1", domain_size=1024)).epsilon(10**4, 1e-8)
@@ -142,8 +139,6 @@ def blanket(oracle: Oracle) -> Blanket | None:
     if d == 1:
         return Blanket.of_ratio(E)
     match oracle:
-        case RatedResponse():
-            gamma, a, c = oracle.rates[0], Fraction(1, 2), Fraction(0)
         case GRR() | Response():
             gamma, a, c = d * q, Fraction(1, d), Fraction(0)
         case OLH():

@@ -10,7 +10,6 @@ from ldp.consistency import chosen
 from ldp.consistency.together import by_method
 from ldp.estimate import Estimate
 from ldp.fleet import FleetEstimate
-from ldp.oracles.rated_estimate import RatedEstimate
 from ldp.poisoning import set_tolerance, tolerance
 from ldp.query import Query, SetQuery, TopQuery, anytime_interval, interval, of_domain, read, std_error
 from ldp.snapshot.contents import Body, Indices, SetAnswer, TopAnswer, Vector
@@ -92,7 +91,6 @@ def _body(
         anytime_low=anytime_low,
         anytime_high=anytime_high,
         poisoning_tolerance=np.where(unknown, np.nan, _written(tolerance(estimate, low, high))),
-        by_rate=estimate.state if isinstance(estimate, RatedEstimate) else None,
     )
 
 
@@ -102,7 +100,7 @@ def _counted(estimate: Estimate | FleetEstimate) -> Sequence[Estimate]:
 
 def _is_counted(estimate: Estimate | FleetEstimate) -> bool:
     """Returns whether anytime-valid intervals and tolerances can be computed."""
-    return all(one.counts is not None or isinstance(one, RatedEstimate) for one in _counted(estimate))
+    return all(one.counts is not None for one in _counted(estimate))
 
 
 def _is_memoised(estimate: Estimate | FleetEstimate) -> bool:

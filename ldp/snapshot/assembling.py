@@ -394,7 +394,6 @@ def _body(body: Mapping[str, Any], queries: dict[str, SetQuery]) -> Body:
         tuple(sets),
         tuple(_top(answer) for answer in body["top"]),
         **{name: body[name] for name in BASE_ONLY if name in body},
-        by_rate=np.array([one["counts"] for one in body["rates"]], np.int64) if "rates" in body else None,
     )
 
 

@@ -258,7 +258,6 @@ _BODY = _fields(
         "additive": _flag,
         "method": _METHOD,
         "vectors": _list(_NAME, 100),
-        "rates": _list(_fields({"rate": _NAME, "reports": _COUNT, "counts": _integers(0)}), 1000),
     },
 )
 _DOMAIN = _fields(

@@ -132,8 +132,9 @@ class Released:
 
     Attributes:
         closed: panes that end at or before this time in ms are decided: each is released, or joined the rest.
-        fewest: (time, m), ascending: panes that end after the time needed m reports at a rate. None: all join the rest.
-        rest: the release of the rest at each rate; a single one without rates.
+        fewest: (time, m), ascending: panes that end after the time needed m reports of a document. None: all join the
+            rest.
+        rest: the release of the rest of each document.
 
     Example:
         >>> released = Released(30, ((0, 20), (10, None)), (Rest(10, {0: 7}),))
@@ -276,8 +277,7 @@ class Body(_BitForBit):
 
     All vectors are (d,). `frequencies` are estimated shares among the n reports, which all intervals cover. `sum` is
     the answer for the whole domain. Only Base has score intervals, anytime-valid intervals, and poisoning tolerances
-    (−1 for infinity). Without counts, Base has only the score intervals. `by_rate` is a (rates, 2) array with the
-    number of reports per rate and value; None without rates.
+    (−1 for infinity). Without counts, Base has only the score intervals.
     """
 
     frequencies: Vector
@@ -289,7 +289,6 @@ class Body(_BitForBit):
     anytime_low: Vector | None = None
     anytime_high: Vector | None = None
     poisoning_tolerance: Vector | None = None
-    by_rate: Indices | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,13 +366,7 @@ class Snapshot(_BitForBit):
         stream = Stream.from_document(whole_of(self.stream), self.document)
         oracle, base = stream.oracle, self._base()
         estimate = (
-            (
-                Estimate(base.frequencies, self.reports, oracle)
-                if base.by_rate is None
-                else oracle.estimate(base.by_rate.ravel(), self.reports)
-            )
-            .labelled(self.labels)
-            .declared(stream.privacy)
+            Estimate(base.frequencies, self.reports, oracle).labelled(self.labels).declared(stream.privacy)
         )
         window = self.window
         return (

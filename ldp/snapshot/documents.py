@@ -179,7 +179,6 @@ def body_document(
             "chunks": -(-size // chunk) if size > inline else 0,
         }
         | _additive(snapshot, method)
-        | _by_rate(snapshot, body)
         | vectors(snapshot, body)
     )
 
@@ -203,13 +202,6 @@ def counted(document: Mapping[str, Any]) -> dict[str, Any]:
 def _additive(snapshot: Snapshot, method: str) -> dict[str, bool]:
     parted = snapshot.is_population or ":" in snapshot.stream
     return {"additive": False} if parted and method != "base" else {}
-
-
-def _by_rate(snapshot: Snapshot, body: Body) -> dict[str, Any]:
-    if body.by_rate is None:
-        return {}
-    rates = zip(snapshot.document["rates"], body.by_rate.tolist(), strict=True)
-    return {"rates": [{"rate": rate, "reports": sum(counts), "counts": counts} for rate, counts in rates]}
 
 
 def vectors(snapshot: Snapshot, body: Body) -> dict[str, Any]:

@@ -56,12 +56,6 @@ GOOD = {
     for most in (1, 2, 3)
     for indices in itertools.product(range(3), repeat=most)
 }
-RATED = ldp.Stream("one", ldp.RatedResponse(["1/4", "1/2"]))
-RATED_GOOD = {
-    indices: frames.encode(RATED, np.array([divmod(i, 2) for i in indices], RATED.oracle.report_dtype))
-    for most in (1, 2, 3)
-    for indices in itertools.product(range(4), repeat=most)
-}
 Clients = Sequence[Sequence[tuple[bytes, Sent]]]
 """The records that the clients of each document can send."""
 _CLIENTS: Clients = clients_of(Counters(POOL))
@@ -162,7 +156,6 @@ class _Made:
                 reports = self.world.deployments[0].reports
             else:
                 reports = Reports(self.world, f"reports-{number}", rng.randint(*self.theme.partitions))
-            stream = RATED if self.theme.rated else stream
             # workers of several configurations take turns: one is rolled out, rolled back, or both at once
             some = [RequestedRule()]
             if rng.random() >= 0.3:
@@ -517,7 +510,7 @@ def produce(
         if partition.cut_to is not None:
             continue  # else a loss there might never be noticed
         kind = rng.random()
-        values = [_value(times, rng, theme.bad, clients, rated=theme.rated) for _ in range(rng.randint(1, 3))]
+        values = [_value(times, rng, theme.bad, clients) for _ in range(rng.randint(1, 3))]
         appended = times.now - times.now % times.grid if times.appended else None
         if kind < 0.1 and partition.open:
             partition.decide(rng.choice(sorted(partition.open)), commit=rng.random() < 0.5)
@@ -529,15 +522,12 @@ def produce(
             partition.append(values, appended=appended)
 
 
-def _value(
-    times: Times, rng: random.Random, bad: float, clients: Clients | None, *, rated: bool
-) -> tuple[bytes, Any, int]:
+def _value(times: Times, rng: random.Random, bad: float, clients: Clients | None) -> tuple[bytes, Any, int]:
     at = times.next(rng)
     if rng.random() < bad:
         value = rng.choice(sorted(BAD))
         return value, BAD[value], at
     if clients is not None:
         return *rng.choice(rng.choice(clients)), at
-    good = RATED_GOOD if rated else GOOD
-    indices = rng.choice(sorted(good))
-    return good[indices], list(indices), at
+    indices = rng.choice(sorted(GOOD))
+    return GOOD[indices], list(indices), at

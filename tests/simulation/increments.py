@@ -17,16 +17,15 @@ if TYPE_CHECKING:
 
 Json = Mapping[str, Any]
 Report = tuple[int, int, int]  # partition, offset, and place in the record
-Shown = list[set[Report]]  # by rate
 
 
 class Counts:
-    """Counted reports of a head and of each pane, by rate."""
+    """Counted reports of a head and of each pane."""
 
     def __init__(
         self, truth: Truth, head: Json, counted: Mapping[int, Counted], ruled: Mapping[int, Sequence[Ruling]]
     ) -> None:
-        self._rates, self._logs = truth.rates, {p: truth.log(head["lineage"], p) for p in counted}
+        self._logs = {p: truth.log(head["lineage"], p) for p in counted}
         gaps, offsets = head["gaps"], head["offsets"]
         self.counted = counted
         taken = {
@@ -44,31 +43,26 @@ class Counts:
                 placed.setdefault(pane, {})[p] = own
         self.panes = {pane: self._of(own) for pane, own in placed.items()}
 
-    def _of(self, offsets: Mapping[int, Sequence[int]]) -> Shown:
-        shown: Shown = [set() for _ in range(self._rates)]
-        for p, own in offsets.items():
-            for at in own:
-                for place, index in enumerate(self._logs[p].answers[at]):
-                    shown[_rate(index, self._rates)].add((p, at, place))
-        return shown
+    def _of(self, offsets: Mapping[int, Sequence[int]]) -> set[Report]:
+        return {
+            (p, at, place)
+            for p, own in offsets.items()
+            for at in own
+            for place in range(len(self._logs[p].answers[at]))
+        }
 
-    def settled(self, closed: int) -> Shown:
+    def settled(self, closed: int) -> set[Report]:
         """Returns the reports that are in no open pane."""
-        still = [shown for (_, end), shown in self.panes.items() if end > closed]
-        return [own.difference(*(shown[rate] for shown in still)) for rate, own in enumerate(self.total)]
+        return self.total.difference(*(shown for (_, end), shown in self.panes.items() if end > closed))
 
-    def released(self, record: Json, panes: Collection[Pane]) -> Shown:
+    def released(self, record: Json, panes: Collection[Pane]) -> set[Report]:
         """Returns the released reports of some panes."""
-        parts = [self.panes[pane] for pane in panes]
-        least = [needed(record, end) for _, end in panes]
-        return [
-            set[Report]().union(*(of[rate] for of, m in zip(parts, least, strict=True) if len(of[rate]) >= m))
-            for rate in range(self._rates)
-        ]
+        listed = ((self.panes[pane], needed(record, pane[1])) for pane in panes)
+        return set[Report]().union(*(own for own, m in listed if len(own) >= m))
 
-    def support(self, shown: Shown, size: int) -> list[int]:
+    def support(self, shown: set[Report], size: int) -> list[int]:
         """Returns how many of some reports have each index."""
-        found = Counter(self._logs[p].answers[at][place] for own in shown for p, at, place in own)
+        found = Counter(self._logs[p].answers[at][place] for p, at, place in shown)
         return [found[index] for index in range(size)]
 
 
@@ -82,8 +76,7 @@ class Increments:
 
     def __init__(self, truth: Truth) -> None:
         self.truth, self.world = truth, truth.world
-        self.shown: Shown = [set() for _ in range(truth.rates)]
-        self.late: Shown = [set() for _ in range(truth.rates)]
+        self.shown, self.late = set[Report](), set[Report]()
         self.free = set[Report]()
         self.counts: Counts | None = None
         self.vectors = dict[frozenset[Report], None]()
@@ -113,23 +106,21 @@ class Increments:
         self.lost |= gone
         if gone:
             self.world.note("published reports were lost")
-            self.late = [set(own) for own in self.shown]
+            self.late = {*self.shown}
         self._demand_decided(head, last, was, fewest, gone=gone)
         newly = [pane for pane in counts.panes if was["closed"] < pane[1] <= record["closed"]]
-        grown = counts.released(record, newly)
-        settled = counts.settled(record["closed"])
+        self.shown |= counts.released(record, newly)
         here["closed"] = record["closed"]
-        for rate, (mark, of) in enumerate(zip(record["rest"], was["rest"], strict=True)):
-            self.shown[rate] |= grown[rate]
-            if mark == here:
-                rest, gone_now = settled[rate] - self.shown[rate], self.shown[rate] - settled[rate]
-                self.late[rate] = self.late[rate] - gone_now | rest
-                self.shown[rate] = settled[rate]
-            assert mark == here or (mark["offsets"], mark["lost"]) == (of["offsets"], of["lost"]), (
-                "the rest's cut"
-            )
-            if not self.lost:
-                assert self.shown[rate] == self._by_head(record, mark, rate), "what the head says is released"
+        (mark,), (of,) = record["rest"], was["rest"]
+        if mark == here:
+            settled = counts.settled(record["closed"])
+            self.late = self.late - (self.shown - settled) | (settled - self.shown)
+            self.shown = settled
+        assert mark == here or (mark["offsets"], mark["lost"]) == (of["offsets"], of["lost"]), (
+            "the rest's cut"
+        )
+        if not self.lost:
+            assert self.shown == self._by_head(record, mark), "what the head says is released"
         self.show(self.shown)
         if head.get("windows"):
             self.show(self.late)
@@ -140,9 +131,8 @@ class Increments:
         self.vectors.clear()
         self.signs.clear()
         self.least, self.lost = math.inf, False
-        self.shown = [set(own) for own in before.total] if before else [set() for _ in self.shown]
-        self.late = [set(own) for own in self.shown]
-        self.free = set[Report]().union(*self.shown)
+        self.shown = {*before.total} if before else set()
+        self.late, self.free = {*self.shown}, {*self.shown}
         mark = {
             "closed": 0,
             "offsets": last["offsets"] if before else {},
@@ -150,7 +140,7 @@ class Increments:
         }
         panes = self.counts.panes if before and self.counts else ()
         closed = max((end for _, end in panes), default=0)
-        return {"closed": closed, "fewest": [[0, None]] * bool(closed), "rest": [mark] * len(self.shown)}
+        return {"closed": closed, "fewest": [[0, None]] * bool(closed), "rest": [mark]}
 
     def _demand_decided(self, head: Json, last: Json, was: Json, fewest: int, *, gone: bool) -> None:
         """Checks that panes are decided once, by the m of their head, and not before every partition closed them."""
@@ -173,20 +163,18 @@ class Increments:
                     f"the panes to {end} are decided, and some partition has not closed them"
                 )
 
-    def _by_head(self, record: Json, mark: Json, rate: int) -> set[Report]:
+    def _by_head(self, record: Json, mark: Json) -> set[Report]:
         """Returns the reports of all time by only the log and the head."""
         assert self.counts is not None
         then = self._cuts.get(json.dumps({name: mark[name] for name in ("offsets", "lost")}))
-        rest = then.settled(mark["closed"])[rate] if then else set[Report]()
+        rest = then.settled(mark["closed"]) if then else set[Report]()
         later = [pane for pane in self.counts.panes if pane[1] > mark["closed"]]
-        return rest | self.counts.released(record, later)[rate]
+        return rest | self.counts.released(record, later)
 
-    def show(self, shown: Shown) -> None:
+    def show(self, shown: set[Report]) -> None:
         """Checks that the vectors of all time and of windows tell no fewer than m reports apart."""
-        for own in shown:
-            vector = frozenset(own - self.free)
-            if not vector or vector in self.vectors:
-                continue
+        vector = frozenset(shown - self.free)
+        if vector and vector not in self.vectors:
             for other in (frozenset[Report](), *self.vectors):
                 assert len(vector ^ other) >= self.least, f"{len(vector ^ other)} reports in a difference"
             for report in vector:
@@ -202,12 +190,9 @@ class Increments:
         assert self.counts is not None
         panes = [(a, b) for a, b in self.counts.panes if start <= a and b <= end]
         self.show(shown := self.counts.released(head["released"], panes))
-        every, released = (
-            sum(len(own) for pane in panes for own in self.counts.panes[pane]),
-            sum(map(len, shown)),
-        )
-        self.world.note("a window of released reports" if released else "a window is withheld")
-        return self.counts.support(shown, self.truth.size), every - released
+        every = sum(len(self.counts.panes[pane]) for pane in panes)
+        self.world.note("a window of released reports" if shown else "a window is withheld")
+        return self.counts.support(shown, self.truth.size), every - len(shown)
 
     def support(self, head: Json, counted: list[int]) -> list[int]:
         """Returns how many published reports of all time have each index."""
@@ -217,7 +202,7 @@ class Increments:
 
     def demand_late(self, head: Json, body: Json | None) -> None:
         """Checks the window of the released reports that are in no window."""
-        due = "released" in head and head.get("windows") and any(self.late)
+        due = "released" in head and head.get("windows") and self.late
         assert bool(due) == (body is not None), "the window of reports that are in no window"
         if body is not None and self.counts is not None:
             self.world.note("released in no window")
@@ -229,15 +214,13 @@ class Increments:
         closed: float = head["released"]["closed"] if head and "released" in head else 0
         if not any(state.windowing for state in states.values()):
             closed = math.inf
-        counts = [0] * len(self.shown)
+        counted, shown = 0, len(self.shown) if head else 0
         for state in states.values():
             for name, cell in cells_of(state).items():
                 if name == "all" or int(name.split("+")[0]) + int(name.split("+")[1]) <= closed:
-                    for index, n in enumerate(cell.state.tolist()):
-                        counts[_rate(index, len(counts))] += n
-        shown = [len(own) for own in self.shown] if head else [0] * len(counts)
-        if any(n - own >= fewest for n, own in zip(counts, shown, strict=True)):
-            return f"{counts} are counted, {shown} released, by m = {fewest}"
+                    counted += cell.reports
+        if counted - shown >= fewest:
+            return f"{counted} are counted, {shown} released, by m = {fewest}"
         return ""
 
 
@@ -245,11 +228,6 @@ def needed(record: Json, end: int) -> float:
     """Returns the number of reports that a pane needs; infinite if it is not released."""
     steps = [m for since, m in record["fewest"] if since < end <= record["closed"]]
     return math.inf if not steps or steps[-1] is None else float(steps[-1])
-
-
-def _rate(index: int, rates: int) -> int:
-    """Returns the rate of a report; each of several rates has two counters."""
-    return index // 2 if rates > 1 else 0
 
 
 def _lost(head: Json) -> int:

@@ -76,7 +76,6 @@ class Theme:
     recounts: bool = False  # whether the operator always has lost records counted again
     together: int = 32 << 20  # bytes of states that are sent to the store together
     fewest: Sequence[int] = ()  # smallest increments of the configurations
-    rated: bool = False  # whether reports have one of two rates
     fleet: bool = False  # whether reports have several documents and segments
     most_documents: int = 16  # bound of documents
     edited: bool = False  # whether the last configuration has no document of those before
@@ -289,8 +288,6 @@ DIRECTED = {
     "begun": Theme({"retain": 0.01, "rebalance": 0.005}, **_RELEASED | {"turns": (80,)}, windows=_CHANGING[:4],
         changes=3, stops=0.03, fewest=(0, 0, 3, 10)),
     "depleted": Theme(**_LONG, windows=_CHANGING[1:4], fewest=(2, 3)),
-    "rated": Theme(_RELEASING, **_RELEASED, windows=(*_TIGHT, None), changes=2, stops=0.05, fewest=(2, 3, 10),
-        rated=True),
     **_FLEETS,
 }  # fmt: skip
 """Directed histories: settings of each, in addition to its script."""

@@ -73,7 +73,6 @@ class Truth:
         ] = {}  # (partition, watermark) -> when it was stored first
         self.floors: dict[int, int] = {}
         self.size = self.counters.size
-        self.rates = len(deployment.stream.document().get("rates", [""]))
         self._recounts = Recounts(self.size)
         limited = any(configured.limits.fewest_new > 1 for configured in deployment.configured)
         self.increments = Increments(self) if limited else None
@@ -514,10 +513,6 @@ class Truth:
 
     def demand_frequencies(self, body: Json, support: Sequence[int]) -> None:
         """Checks that a message has the estimate of exactly these counts."""
-        if self.rates > 1:
-            published = [n for rate in body["rates"] for n in rate["counts"]]
-            assert published == [*support], "the counts of each rate"
-            return
         self.parts.demand_estimate(body, support, self.order)
 
     def _demand_complete(self, head: Json, offsets: Mapping[int, int], must: Collection[int]) -> None:

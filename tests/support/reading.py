@@ -32,8 +32,6 @@ def weight_bounds(oracle: Any) -> tuple[int, int]:
 def bounds_of(oracle: Any) -> list[int] | None:
     """Returns the upper bounds of a report's integers; None for a vector."""
     match oracle.name:
-        case "response" if isinstance(oracle, ldp.RatedResponse):
-            return [256, 2]
         case "grr" | "response":
             return [oracle.domain_size]
         case "olh":
@@ -158,8 +156,6 @@ def checked(oracle: Any, rows: list[Any]) -> Any:
         return rows if low <= min(ones) <= max(ones) <= high else "ones"
     if any(number < 0 or number >= bound for row in rows for number, bound in zip(row, bounds, strict=True)):
         return "range"
-    if isinstance(oracle, ldp.RatedResponse) and any(rate >= len(oracle.rates) for rate, _ in rows):
-        return "rate"
     return rows
 
 

@@ -34,7 +34,7 @@ def validator(channel, message, part):
 
 
 def published():
-    """Yields the messages of four snapshots: small, of a window, of responses at several rates, and in chunks."""
+    """Yields the messages of three snapshots: small, of a window, and in chunks."""
     rng = np.random.default_rng(7)
     small = ldp.Stream("small", ldp.OLH("1", domain_size=4), labels=("a", "b", "c/d", "é"))
     estimate = small.oracle.estimate(np.array([50, 30, 20, 25]), 100)
@@ -43,8 +43,6 @@ def published():
     yield from snapshot.encode(snapshot.take(small, estimate, cut, 3, queries=asked, published=7))
     window = Period("1h", 3_600_000, 7_200_000, final=True)
     yield from snapshot.encode_window(snapshot.take(small, estimate, cut, 3, queries=asked, window=window))
-    rated = ldp.Stream("rated", ldp.RatedResponse(["1/4", "3/4"]))
-    yield from snapshot.encode(snapshot.take(rated, rated.oracle.estimate([9, 5, 30, 20], 64), cut, 1))
     d = snapshot.INLINE + 5
     large = ldp.Stream("large", ldp.OUE("1", domain_size=d), labels=tuple(map(str, range(d))))
     counts = rng.binomial(1000, 0.3, d)

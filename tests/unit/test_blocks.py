@@ -1,9 +1,16 @@
 """Each code block of the documents runs in a test, or the table has the reason why not."""
 
-import pytest
+import shlex
+from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
+import ldp
+from ldp.browsers import confidence_frame
+from ldp.cli import cli
 from tests.support.docs import NAMES, ROOT, every_block
-from worker.config import parse
+from worker.config import load
 
 READER = "tests/integration/operation/test_readme.py"
 DIAGRAM, BENCHMARK = "is a diagram", "is a benchmark, and prints the numbers of this machine"
@@ -24,7 +31,9 @@ BLOCKS = {
     ),
     "explanation/statistics": {".venv/bin/python -m tests.long.coverage": BENCHMARK},
     "explanation/when-to-use-something-else": {"ldp plan": READER},
-    "guides/browsers-and-explicit-channels": {"[[streams]]": "tests/unit/test_blocks.py"},
+    "guides/browsers-and-explicit-channels": dict.fromkeys(
+        ("[[streams]]", "ldp document"), "tests/unit/test_blocks.py"
+    ),
     "guides/choose-a-protocol": {".venv/bin/python -c": READER},
     "guides/client-conformance": {"ldp audit-client": "audits the reader's own client"},
     "guides/databases": {
@@ -37,7 +46,7 @@ BLOCKS = {
         "ldp-worker document": READER,
         "import { Client": "needs a browser; tests/unit/ldp/test_javascript_budget.py uses this store in Chromium",
         "import { upload": "needs a gateway; tests/unit/ldp/test_upload.py calls the function in Node",
-        "import { confidenceFrame": "needs a browser; tests/unit/ldp/test_javascript_client.py calls both functions",
+        "import { confidenceFrame": "needs a browser; tests/unit/ldp/test_browsers.py calls both functions",
         "python -m tests.bench": BENCHMARK,
     },
     "guides/read-snapshots": {"curl": READER, "const response": READER, "ldp-worker watch": READER},
@@ -121,9 +130,19 @@ def test_each_page_of_the_table_exists():
     assert {*NAMES} >= {*BLOCKS}
 
 
-def test_the_configuration_of_a_browser_channel_is_valid():
-    (served,) = parse(dict(every_block("guides/browsers-and-explicit-channels"))["toml"]).streams
-    assert served.stream.labels == ("low", "high")
+def test_the_configurations_of_browser_channels_are_valid(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = every_block("guides/browsers-and-explicit-channels")
+    for line in dict(blocks)["sh"].splitlines():
+        command, path = line.removeprefix("ldp ").split(" > ")
+        Path(path).write_text(CliRunner().invoke(cli, shlex.split(command)).stdout, encoding="utf-8")
+    Path("worker.toml").write_text("\n".join(text for language, text in blocks if language == "toml"))
+    topics, navigation = load(Path("worker.toml"), {}).streams
+    assert topics.fleet.documents[0].oracle == ldp.Unary("0.75", "0.1", 100)
+    assert navigation.fleet.labels == ("low", "high")
+    for document, rate in zip(navigation.fleet.documents, (0.4994798, 0.2), strict=True):
+        frame = confidence_frame(navigation.fleet.documents, {"value": "low", "randomizedTriggerRate": rate})
+        assert frame == b"\x01" + document.fingerprint + b"\x00"
 
 
 def test_a_page_has_no_address_of_a_broker_in_code():

@@ -10,7 +10,6 @@ from pathlib import Path
 import make_frames
 from make_frames import Stream
 
-TWO = {"domain_size": 2, "labels": ["low", "high"]}
 RESPONSE = Stream({"protocol": "response", "p": "3/4", "domain_size": 5}, "<B", [0, 3, 4])
 UNARY = Stream(
     {"protocol": "unary", "p": "3/4", "q": "1/4", "domain_size": 12}, "<BB", ["1104", "ff0f", "0000"]
@@ -21,17 +20,11 @@ RAPPOR = Stream(
 TOLD = Stream(
     {"protocol": "unary", "p": "1/1", "q": "1/4", "domain_size": 8, "epsilon": "infinite"}, "<B", ["01", "ff"]
 )
-RATED = Stream(
-    {"protocol": "response", "rates": ["1/10", "2497399/5000000", "4/5"], **TWO},
-    "<BB",
-    [[0, 0], [1, 1], [2, 0]],
-)
 BEYOND = {
     "response": (RESPONSE, 5, "range"),
     "unary": (UNARY, "0010", "range"),
     "rappor": (RAPPOR, "ff1f", "range"),
     "told": (TOLD, "00", "ones"),
-    "rated": (RATED, [0, 2], "range"),
 }
 
 
@@ -44,14 +37,6 @@ def records(name):
     yield f"a report that is {wrong} after a good one", stream.frame(one, wrong), reason
     yield f"JSON, {wrong}", stream.text(one, wrong), reason
     yield "another fingerprint", stream.frame(one, mark=bytes(4)), "fingerprint"
-    if name == "rated":
-        for rate in (3, 255):
-            yield f"rate {rate} after a good one", stream.frame(one, [rate, 1]), "rate"
-            yield f"JSON, rate {rate}", stream.text(one, [rate, 1]), "rate"
-        yield "a value out of range after a rate that is not declared", stream.frame([3, 1], [0, 2]), "range"
-        yield "JSON, a rate beyond its byte", stream.raw("[[256,1]]"), "range"
-        yield "JSON, a rate alone", stream.raw("[1]"), "json"
-        yield "half a report", stream.frame(one)[:-1], "length"
 
 
 def files():

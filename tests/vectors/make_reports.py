@@ -349,12 +349,6 @@ REFUSED = [  # what a document has, and its difference from a valid one
     ("a probability above 1", {"protocol": "response", "epsilon": None, "p": "5/4"}),
     ("a response that tells nothing", {"protocol": "response", "epsilon": None, "p": "1/3"}),
     ("a bit that tells nothing", {"protocol": "unary", "epsilon": None, "p": "1/4", "q": "1/4"}),
-    ("rates of three values", {"protocol": "response", "epsilon": None, "rates": ["1/2"]}),
-    (
-        "descending rates",
-        {"protocol": "response", "epsilon": None, "domain_size": 2, "rates": ["1/2", "1/3"]},
-    ),
-    ("no rate", {"protocol": "response", "epsilon": None, "domain_size": 2, "rates": []}),
     ("a declaration that is a text", {"privacy": "fresh"}),
     ("a declaration that is a list", {"privacy": [PRIVACY]}),
     ("a declaration without a unit", {"privacy": {key: PRIVACY[key] for key in PRIVACY if key != "unit"}}),

@@ -36,37 +36,6 @@ def interval(counts: Vector, n: int, p: float, q: float, level: float) -> tuple[
     return _ends(counts, n, partial(_log_mean, p), partial(_log_mean, q), _steps(deviations), level)
 
 
-def interval_of_rates(
-    counts: npt.NDArray[np.int64], rates: list[Fraction], level: float
-) -> tuple[Vector, Vector]:
-    """Returns the lower and upper bounds for reports at several rates.
-
-    `counts` has the shape (rates, 2), and each bound has the shape (2,).
-
-    Example:
-        >>> low, high = interval_of_rates(np.array([[5000, 3000], [1200, 800]]), [Fraction(1, 2), Fraction(4, 5)], 0.95)
-        >>> low.round(3), high.round(3)
-        (array([0.751, 0.15 ]), array([0.85 , 0.249]))
-    """
-    chances = [float(rate / 2) for rate in rates]
-    spreads = [math.sqrt(q * (1 - q)) / (1 - 2 * q) for q in chances]
-    more = math.ceil(math.log2(max(spreads) / min(spreads)))
-    times = [100.0 * 4.0**i for i in range(len(_TIMES) + more)]
-    fee, n = math.log(2 * len(times) / (1 - level)), int(counts.sum())
-    low = np.zeros(2)
-    for time in times:
-        slope = _DEVIATIONS / min(spreads) / math.sqrt(time)
-        exponent = np.full(2, -fee)
-        for pair, q in zip(counts, chances, strict=True):
-            # the step whose weight per report is the slope, or half of the largest possible weight
-            own = min(slope, math.log((1 - q) / q) / 2)
-            step = math.log1p(math.expm1(own) / (1 - q - q * math.exp(own)))
-            exponent += step * pair - pair.sum() * _log_mean(q, step)
-        low = np.maximum(low, exponent / (n * slope))
-    low = np.minimum(low, 1.0)
-    return low, 1.0 - low[::-1]
-
-
 def interval_of_documents(
     counts: Vector, reports: Vector, channels: Sequence[tuple[Fraction, Fraction]], level: float
 ) -> tuple[Vector, Vector]:

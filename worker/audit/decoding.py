@@ -7,7 +7,7 @@ rounded to floats first, so that the result equals the worker's bit for bit.
 
 import decimal
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -34,10 +34,8 @@ def power_of(epsilon: str, halves: int = 1) -> Fraction:
         return Fraction(int(power.to_integral_value(decimal.ROUND_FLOOR)), 2**64)
 
 
-def chances_of(document: Mapping[str, Any], state: State | None = None) -> tuple[Fraction, Fraction]:
+def chances_of(document: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
     """Returns the probabilities p and q.
-
-    Several rates require `state`, the counts at each rate. Then p and q have the mean variance of the reports.
 
     Example:
         >>> p, q = chances_of({"protocol": "grr", "epsilon": "1/1", "domain_size": 3})
@@ -46,9 +44,6 @@ def chances_of(document: Mapping[str, Any], state: State | None = None) -> tuple
     """
     d: int = document["domain_size"]
     match document:
-        case {"protocol": "response", "rates": rates}:
-            assert state is not None
-            return _at_one_rate(rates, state)
         case {"protocol": "response", "p": own}:
             return Fraction(own), (1 - Fraction(own)) / (d - 1)
         case {"protocol": "unary", "p": one, "q": zero}:
@@ -78,29 +73,8 @@ def chances_of(document: Mapping[str, Any], state: State | None = None) -> tuple
     return e / (e + d - 1), 1 / (e + d - 1)
 
 
-def _at_one_rate(rates: Sequence[str], state: State) -> tuple[Fraction, Fraction]:
-    """Returns the p and q whose variance is the mean variance of all reports."""
-    sums, total = Fraction(0), 0
-    for rate, reports in zip(map(Fraction, rates), state.reshape(-1, 2).sum(axis=1).tolist(), strict=True):
-        sums += reports * (1 - rate / 2) * (rate / 2) / (1 - rate) ** 2
-        total += reports
-    variance = sums / total  # p·q/(p − q)², where p + q = 1: so (p − q)² = 1/(1 + 4·variance)
-    with decimal.localcontext(prec=60):
-        square = 1 + 4 * variance
-        apart = Fraction(1 / (Decimal(square.numerator) / square.denominator).sqrt())
-    return (1 + apart) / 2, (1 - apart) / 2
-
-
 def frequencies(document: Mapping[str, Any], counts: State, reports: int) -> npt.NDArray[np.float64]:
     """Returns Base's d frequencies; `counts` is the result of `support`."""
-    if "rates" in document:
-        # the W3C's procedure: sums each report's weight for a value
-        weighed = [Fraction(0), Fraction(0)]
-        for rate, pair in zip(map(Fraction, document["rates"]), counts.reshape(-1, 2).tolist(), strict=True):
-            for value in (0, 1):
-                same, other = (1 - rate / 2) / (1 - rate), (-rate / 2) / (1 - rate)
-                weighed[value] += pair[value] * same + pair[1 - value] * other
-        return np.array([float(each / reports) for each in weighed])
     p, q = chances_of(document)
     return (counts / reports - float(q)) / float(p - q)
 
@@ -108,8 +82,7 @@ def frequencies(document: Mapping[str, Any], counts: State, reports: int) -> npt
 def support(document: Mapping[str, Any], state: State) -> State | None:
     """Returns the number of reports that support each of the d values.
 
-    Returns None if a geometry is too large, and the state itself for reports at several rates. O(K) for K entries, or
-    O(K log K) if a transform is needed.
+    Returns None if a geometry is too large. O(K) for K entries, or O(K log K) if a transform is needed.
     """
     d: int = document["domain_size"]
     match document:
@@ -163,9 +136,6 @@ def spent(document: Mapping[str, Any]) -> str | None:
         '1098613/1000000'
     """
     match document:
-        case {"protocol": "response", "rates": rates}:
-            rate = min(map(Fraction, rates))
-            more, less = 1 - rate / 2, rate / 2
         case {"protocol": "response"}:
             more, less = chances_of(document)
         case {"protocol": "unary"}:

@@ -35,7 +35,7 @@ class Released:
     steps: tuple[
         tuple[int, int | None], ...
     ]  # (time, reports that panes that end after it need; None: not released)
-    rest: tuple[tuple[int, Mapping[int, int]], ...]  # (closed, offsets) of the released rest; by rate
+    rest: tuple[tuple[int, Mapping[int, int]], ...]  # (closed, offsets) of the released rest, by document
     lost: tuple[int, ...]  # number of offsets in gaps below these offsets, when the rest was released
 
     @classmethod
@@ -53,7 +53,7 @@ class Released:
         return cls(int(document["closed"]), steps, rest, lost)
 
     def fewest_of(self, end: int) -> float:
-        """Returns the reports that a pane needs at a rate; inf: not released."""
+        """Returns the reports that a pane of a document needs; inf: not released."""
         steps = [fewest for since, fewest in self.steps if since < end <= self.closed]
         return math.inf if not steps or steps[-1] is None else steps[-1]
 

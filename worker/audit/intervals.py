@@ -60,14 +60,10 @@ def expect_intervals(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str
     Does not check the intervals of queries or the pointwise intervals of top values.
     """
     level, off = float(body["level"]), max(of.rounding, ROUNDING * of.sigma)
-    rates = [Fraction(rate) for rate in body["document"].get("rates", ())]
-    steps = _steps(of, rates)
+    # number of users that one poisoning report adds and removes at most
+    steps = float((1 - of.q) / (of.p - of.q)), float(of.q / (of.p - of.q))
 
     def anytime_ends(level: float) -> tuple[Vector, Vector]:
-        if rates:
-            return anytime.interval_of_rates(
-                np.array([each["counts"] for each in body["rates"]]), rates, level
-            )
         counts = of.reports * (float(of.q) + float(of.p - of.q) * of.base)
         return anytime.interval(counts, of.reports, float(of.p), float(of.q), level)
 
@@ -87,13 +83,6 @@ def expect_intervals(body: Mapping[str, Any], of: Estimate, vectors: Mapping[str
         for name, due in zip(_ANYTIME, top_ends, strict=False):
             expect_vector(f"{what}: {name}", found[name], due[values], off)
         anytime.expect_tolerance(what, found, of.base[values], of.reports, steps, np.full(len(values), off))
-
-
-def _steps(of: Estimate, rates: list[Fraction]) -> tuple[float, float]:
-    """Returns how many users one poisoning report adds and removes at most."""
-    q = max(rates) / 2 if rates else of.q
-    apart = 1 - 2 * q if rates else of.p - q
-    return float((1 - q) / apart), float(q / apart)
 
 
 def _score(of: Estimate, level: float, inside: float, outside: float) -> tuple[Vector, Vector]:

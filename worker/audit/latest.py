@@ -75,9 +75,9 @@ class Latest:
             return 0
         come, gone = self._come(), 0
         if (released := self._head.released) is not None:
-            # the number of reports of each document, or at each rate, of a pane is not known here
-            rated = len(released.rest) > 1
-            enough = {p: n for p, n in self._reports.items() if not rated and n >= released.fewest_of(p[1])}
+            # the number of reports of each document of a pane is not known here
+            several = len(released.rest) > 1
+            enough = {p: n for p, n in self._reports.items() if not several and n >= released.fewest_of(p[1])}
             self._reports = Counter(enough)
         names = set[str].intersection(*({*each.names} for each in self._reached.values()))
         if lacking := sorted(names - self._head.progress.keys()):

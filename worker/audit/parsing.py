@@ -114,7 +114,7 @@ class Accepting:
 
     def together(self, body: bytes, protocol: Protocol) -> bool:
         """Returns whether all reports of records can be accepted."""
-        good = protocol.allowed(body) and protocol.declared(body)
+        good = protocol.allowed(body)
         return good and (not self.limits.hamming_weight or protocol.likely(body))
 
     def parse(self, value: bytes | None) -> tuple[Key, bytes]:
@@ -132,8 +132,6 @@ class Accepting:
         protocol = self.protocols[key[0]]
         if not protocol.allowed(body):
             raise Malformed("range")
-        if not protocol.declared(body):
-            raise Malformed("rate")
         if self.limits.hamming_weight and not protocol.likely(body):
             raise Malformed("ones")
         return key, body

@@ -3,7 +3,7 @@
 import decimal
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache, partial
@@ -32,20 +32,12 @@ class Protocol:
     allowed: Callable[[bytes], bool]  # whether all reports are in range
     likely: Callable[[bytes], bool]  # whether honest clients could have sent all reports
     count: Callable[..., None]  # adds columns of reports to a state
-    rates: int | None = None  # number of declared rates; a report's first byte is the index of its rate
-
-    def declared(self, body: bytes) -> bool:
-        """Returns whether all reports have declared rates."""
-        return self.rates is None or max(body[:: self.columns.itemsize]) < self.rates
 
 
 def protocol_of(document: Mapping[str, Any]) -> Protocol:
     """Returns a document's protocol; raises `AuditError` for an unknown one."""
     d: int = document["domain_size"]
     match document:
-        case {"protocol": "response", "rates": [*rates]}:
-            of_two = _of_numbers(2 * len(rates), (256, 2), _count_by_rate)
-            return replace(of_two, ones=1, rates=len(rates))
         case {"protocol": "grr" | "response"}:
             return _of_numbers(d, (d,), _count_indices)
         case {"protocol": "olh", "g": g, "hash": ("mul32" | "xxh32") as name}:
@@ -127,10 +119,6 @@ def _of_indices(d: int, k: int) -> Protocol:
         return bool((indices[:, :-1] < indices[:, 1:]).all() and (indices[:, -1] < d).all())
 
     return Protocol(d, columns, None, k, allowed, lambda _: True, _count_indices)
-
-
-def _count_by_rate(state: State, rates: npt.NDArray[Any], values: npt.NDArray[Any]) -> None:
-    np.add.at(state.reshape(-1, 2), (rates, values), 1)
 
 
 def _count_indices(state: State, indices: npt.NDArray[Any]) -> None:

@@ -48,7 +48,7 @@ class _Count:
             if snapshot.covers(document, segment):
                 self.heard[document, segment] += cell.reports
                 assert cell.state is not None  # freed only after its last window
-                self.cells.add((document, ""), cell.reports, cell.state.ravel())
+                self.cells.add((document, ""), cell.reports, cell.state)
 
     @property
     def reports(self) -> int:
@@ -92,8 +92,7 @@ class Published:
         self.latest = None if head is None else Latest(head, [each for each in snapshots if not each.part])
         self.released: ReleasedRecount | None = None
         if head is not None and head.released is not None:
-            rates = max(len(document.get("rates", ())) for document in documents.values())
-            self.released = ReleasedRecount(head.released, head.documents, rates)
+            self.released = ReleasedRecount(head.released, head.documents)
             if head.progress:
                 self.released.after = 0  # `late` needs every released pane
 
@@ -254,9 +253,6 @@ class Published:
         expected = frequencies(content, counts, cell.reports)
         if len(expected) != len(found):
             raise Difference(f"{snapshot}: {len(found)} frequencies published, expected {len(expected)}")
-        by_rate = snapshot.by_rate
-        if by_rate is not None and (by_rate != counts).any():
-            raise Difference(f"{snapshot}: {by_rate.tolist()} by rate published, {counts.tolist()} recounted")
         differing = np.flatnonzero(found != expected)
         if len(differing):
             v = int(differing[0])
@@ -350,7 +346,7 @@ class Partly:
         self._history, self._deleted = history, deleted
         self._kept: Collection[str] = stored.cells.keys()
         self._due = published.due(partition)
-        self._rest: dict[int, list[int]] = {}  # offset -> rates whose rest was released there
+        self._rest: dict[int, list[int]] = {}  # offset -> documents whose rest was released there
         self._last: dict[str, int] = {}  # pane -> last offset at which it is wanted
         lengths = {limits.windows.pane for _, limits in stored.rules if limits.windows is not None}
         for offset, listed in self._due.items():
@@ -407,8 +403,8 @@ class Partly:
         released = self._published.released
         if released is None:
             return
-        for rate in self._rest.pop(offset, ()):
+        for document in self._rest.pop(offset, ()):
             lost = sum(end - begin for begin, end in self._stored.gaps if begin < offset)
-            released.add_rest(rate, counted, lost)
+            released.add_rest(document, counted, lost)
         if offset == self._published.head_offset(self._partition):
             released.add_decided(self._partition, counted)

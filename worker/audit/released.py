@@ -1,7 +1,7 @@
 """Recount of the released part of the counts.
 
 The head names the decided panes, and the cut at which the rest was released. Both follow from the log: a pane is
-released at a rate if all partitions together have enough reports of it. The counts of all time are those at the rest's
+released if all partitions together have enough reports of its document. The counts of all time are those at the rest's
 cut, without the panes that were open there, plus the panes released since. `late` has the counts at that cut without
 the panes that were open or released there.
 """
@@ -31,17 +31,14 @@ class Wanted(set[str]):
 
 @dataclass
 class Sum:
-    """Counts by rate."""
+    """Counts of a document."""
 
     reports: int
-    state: State  # (rates, k)
+    state: State
 
     def enough(self, fewest: float) -> "Sum":
-        """Returns the counts of the rates with enough reports."""
-        if len(self.state) == 1:
-            return self if self.reports >= fewest else Sum(0, np.zeros_like(self.state))
-        state = self.state * (self.state.sum(axis=1) >= fewest)[:, None]
-        return Sum(int(state.sum()), state)
+        """Returns the counts if they have enough reports, else zeros."""
+        return self if self.reports >= fewest else Sum(0, np.zeros_like(self.state))
 
 
 class Sums(dict[Key, Sum]):
@@ -59,14 +56,10 @@ class Sums(dict[Key, Sum]):
 
 
 class ReleasedRecount:
-    """Recount of released panes and of the rest.
+    """Recount of released panes and of the rest of each document."""
 
-    The head has the cut of the rest of each document, or of the only document at each rate.
-    """
-
-    def __init__(self, released: Released, documents: Sequence[str], rates: int) -> None:
-        self.released, self._shape = released, (max(1, rates), -1)
-        self._documents = documents if len(documents) > 1 else ()
+    def __init__(self, released: Released, documents: Sequence[str]) -> None:
+        self.released, self._documents = released, documents
         self._rest = [Sums() for _ in released.rest]
         self._lost = [0 for _ in released.rest]
         self._panes: dict[str, Sums] = {}
@@ -74,11 +67,11 @@ class ReleasedRecount:
         self.after = min(closed for closed, _ in released.rest)  # panes that end later are kept
 
     def rest_at(self, partition: int) -> dict[int, list[int]]:
-        """Returns the rates whose rest was released at each offset of a partition."""
+        """Returns the documents whose rest was released at each offset."""
         found = dict[int, list[int]]()
-        for rate, (_, offsets) in enumerate(self.released.rest):
+        for document, (_, offsets) in enumerate(self.released.rest):
             if partition in offsets:
-                found.setdefault(offsets[partition], []).append(rate)
+                found.setdefault(offsets[partition], []).append(document)
         return found
 
     def lost_later(self) -> bool:
@@ -88,13 +81,13 @@ class ReleasedRecount:
         """
         pairs = list(zip(self._lost, self.released.lost, strict=True))
         if any(found < published for found, published in pairs):
-            raise Difference(f"head: {self.released.lost} offsets lost by rate, {self._lost} in Redis")
+            raise Difference(f"head: {self.released.lost} offsets lost by document, {self._lost} in Redis")
         return any(found > published for found, published in pairs)
 
-    def add_rest(self, rate: int, counted: Recount, lost: int) -> None:
+    def add_rest(self, document: int, counted: Recount, lost: int) -> None:
         """Adds a partition's counts and lost offsets at the cut of the rest."""
-        self._lost[rate] += lost
-        closed, rest = self.released.rest[rate][0], self._rest[rate]
+        self._lost[document] += lost
+        closed, rest = self.released.rest[document][0], self._rest[document]
         self._add(rest, counted.total())
         for pane, cells in counted.panes.items():
             if ends_of(pane)[1] > closed:
@@ -103,7 +96,7 @@ class ReleasedRecount:
     def _add(self, sums: Sums, cells: Cells, sign: int = 1) -> None:
         for key, cell in cells.items():
             assert cell.state is not None  # kept, because its pane ends after `after`
-            sums.add(key, sign * cell.reports, sign * cell.state.reshape(self._shape))
+            sums.add(key, sign * cell.reports, sign * cell.state)
 
     def add_pane(self, partition: int, pane: str, cells: Cells) -> None:
         """Adds a partition's counts of a decided pane, which never change again."""
@@ -141,18 +134,11 @@ class ReleasedRecount:
 
     def _rest_and(self, sign: int) -> Sums:
         """Adds panes released after the cut of the rest, or subtracts others."""
-        by_rate = list[Sums]()
-        for (closed, _), rest in zip(self.released.rest, self._rest, strict=True):
+        total = Sums()
+        for name, (closed, _), rest in zip(self._documents, self.released.rest, self._rest, strict=True):
             panes = [pane for pane in self._panes if (ends_of(pane)[1] > closed) == (sign > 0)]
-            by_rate.append(self._released(Sums(rest), panes, sign))
-        if self._documents:
-            own = zip(self._documents, by_rate, strict=True)
-            return Sums({key: one for name, sums in own for key, one in sums.items() if key[0] == name})
-        total = by_rate[0]
-        if len(by_rate) > 1:
-            for key in [*total]:
-                state = np.stack([sums[key].state[rate] for rate, sums in enumerate(by_rate)])
-                total[key] = Sum(int(state.sum()), state)
+            found = self._released(Sums(rest), panes, sign)
+            total.update({key: one for key, one in found.items() if key[0] == name})
         return total
 
     def _released(self, total: Sums, panes: Collection[str], sign: int = 1) -> Sums:

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from worker.audit.decoding import chances_of, expect_spent
 from worker.audit.errors import Difference
-from worker.audit.hashes import State
 from worker.audit.intervals import expect_intervals, vectors_due
 from worker.audit.methods import Estimate, expect_method
 from worker.audit.parsing import Documents
@@ -64,7 +63,6 @@ class Snapshot:
     frequencies: npt.NDArray[np.float64] | None  # (d,); None if dropped to save memory; then not recounted
     fault: str | None  # first number that does not follow from Base
     documents: tuple[str, ...]  # fingerprints, in the order of the head
-    by_rate: State | None = None  # reports at several rates: counts of each value at each rate
     withheld: int | None = None  # reports of the window that are published only for all time; None: no limit
     part: str = ""  # `@` and a document, or `:` and a segment; "" for all reports
     bodies: Bodies | None = None  # messages of several documents, unless dropped
@@ -120,8 +118,7 @@ def of_document(of: str, whole: Whole, base: Mapping[str, Any], document: Mappin
     bodies, read_vectors = _bodies(whole, base, {base["fingerprint"]: document})
     expect_spent(base, document)
     frequencies = read_vectors["base"]["frequencies"].values
-    by_rate = _by_rate(base, document, base["reports"])
-    fault, own = None, Estimate(frequencies, int(base["reports"]), *chances_of(document, by_rate))
+    fault, own = None, Estimate(frequencies, int(base["reports"]), *chances_of(document))
     try:
         for method, vectors in read_vectors.items():
             expect_method(method, bodies[method], own, vectors)
@@ -129,9 +126,7 @@ def of_document(of: str, whole: Whole, base: Mapping[str, Any], document: Mappin
     except Difference as difference:
         fault = str(difference)
     fields = _fields(of, whole, base)
-    return Snapshot(
-        **fields, frequencies=frequencies, fault=fault, documents=(base["fingerprint"],), by_rate=by_rate
-    )
+    return Snapshot(**fields, frequencies=frequencies, fault=fault, documents=(base["fingerprint"],))
 
 
 def of_population(of: str, whole: Whole, base: Mapping[str, Any], documents: Documents) -> Snapshot:
@@ -245,21 +240,6 @@ def _expect_labels(whole: Whole, base: Mapping[str, Any], documents: Documents) 
         raise Difference(
             f"the labels belong to documents {domain.get('fingerprints')}, expected {[*documents]}"
         )
-
-
-def _by_rate(base: Mapping[str, Any], document: Mapping[str, Any], reports: int) -> State | None:
-    if "rates" not in document:
-        return None
-    rates = base["rates"]
-    if [each["rate"] for each in rates] != document["rates"]:
-        raise Difference(f"base has rates {[each['rate'] for each in rates]}, expected {document['rates']}")
-    counts = np.array([each["counts"] for each in rates], np.int64)
-    sums = [each["reports"] for each in rates]
-    if counts.shape != (len(rates), 2) or sums != counts.sum(axis=1).tolist():
-        raise Difference(f"base has inconsistent counts by rate, {rates}")
-    if counts.sum() != reports:
-        raise Difference(f"base has {reports} reports, but {counts.sum()} by rate")
-    return counts.ravel()
 
 
 def _agreed_bounds(

@@ -455,9 +455,6 @@ class StreamTable(Table):
     """Probability q of `unary`."""
     f: Probability | None = None
     """RAPPOR's probability f of `unary`."""
-    rates: Annotated[list[Probability], Field(min_length=1)] | None = None
-    """For `response` with two values, instead of p: up to 16 ascending rates that reports may have, such as
-    `["0.4994798"]`."""
     domain_size: StrictInt | None = None
     """Number of values, d; without this key, the number of labels."""
     hash: str | None = None

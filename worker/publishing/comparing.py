@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 
 import ldp
 from ldp.analysis import changes
-from ldp.oracles.rated_estimate import RatedEstimate
 from ldp.query import Query, SetQuery
 from ldp.snapshot import Period
 
@@ -38,15 +37,8 @@ class Comparer:
         receives the later window, the number of changed values, and the names of changed sets.
         """
         for window, estimate in finals:
-            # if reports have several rates, the counts do not show the number of reports at each rate; if they share
-            # memoised noise, they are not independent
-            if (
-                not self._level
-                or window.start is None
-                or window.end is None
-                or isinstance(estimate, RatedEstimate)
-                or estimate.memoised
-            ):
+            # windows that share memoised noise are not independent
+            if not self._level or window.start is None or window.end is None or estimate.memoised:
                 continue
             end, before = self._last.get(window.name, (window.start, None))
             if window.start < end:

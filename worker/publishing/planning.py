@@ -226,7 +226,7 @@ class Plan:
 
 
 def _cells(counts: Mapping[str, Counts]) -> dict[str, dict[str, Cell]]:
-    return {name: {"": Cell(own.n, own.vector.ravel())} for name, own in counts.items()}
+    return {name: {"": Cell(own.n, own.vector)} for name, own in counts.items()}
 
 
 def closed(listed: Mapping[str, Closed]) -> dict[str, int]:

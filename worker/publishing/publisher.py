@@ -15,7 +15,6 @@ import numpy as np
 
 import ldp
 from ldp.fleet import FleetEstimate
-from ldp.oracles.rated_estimate import RatedEstimate
 from ldp.snapshot import Period, Snapshot, part_of
 from worker.counting.changed import NEW_NAME
 from worker.counting.claim import foreign, peek
@@ -27,7 +26,7 @@ from worker.publishing.planning import Content, Plan, Written, closed
 from worker.publishing.recommender import Recommender
 from worker.publishing.recorded import Recorded, queries_of
 from worker.publishing.release import Counts
-from worker.publishing.releasing import Published, rates_of, releasing
+from worker.publishing.releasing import Published, releasing
 from worker.publishing.stored_cut import StoredCut
 from worker.publishing.taking import Taken
 from worker.publishing.window_progress import Due
@@ -246,7 +245,7 @@ class Publisher:
             newest = self._snapshot_producer.newest(part)
             if not newest or newest[0].sequence != head.sequence:
                 self._demand_newest(head)
-            total[name], *others = (_supports(one, document) for one in newest)
+            total[name], *others = (_supports(one) for one in newest)
             # without windows, `late` would equal all time and is not published
             late |= {name: others[0]} if others else {} if head.progress else {name: total[name]}
         self._published = Published(total, late)
@@ -370,7 +369,5 @@ class Publisher:
         self._snapshot_producer.close()
 
 
-def _supports(snapshot: Snapshot, document: ldp.Stream) -> Counts:
-    estimate = snapshot.estimate()
-    counts = estimate.state if isinstance(estimate, RatedEstimate) else estimate.known_counts()
-    return Counts.of(snapshot.reports, counts.astype(np.int64), rates_of(document))
+def _supports(snapshot: Snapshot) -> Counts:
+    return Counts(snapshot.reports, snapshot.estimate().known_counts().astype(np.int64))

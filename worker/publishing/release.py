@@ -1,8 +1,8 @@
 """Release rule: published counts change by at least m reports at once.
 
-Atoms are the finest cells that published vectors are sums of. The atoms of each document, or at each rate, are the
-panes and the rest. The rest contains late and undated reports, and panes with fewer than m reports. Each atom has one
-released version, which all vectors of a snapshot use. It changes only by an increment of at least m new reports.
+Atoms are the finest cells that published vectors are sums of. The atoms of each document are the panes and the rest.
+The rest contains late and undated reports, and panes with fewer than m reports. Each atom has one released version,
+which all vectors of a snapshot use. It changes only by an increment of at least m new reports.
 
 Therefore every published vector is a sum of increments, and each report is in one increment. Every integer combination
 of published vectors, of any snapshots, is zero or covers at least m reports.
@@ -15,7 +15,7 @@ of published vectors, of any snapshots, is zero or covers at least m reports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,37 +29,26 @@ Vector = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts of a cell by rate.
+    """Counts of a cell.
 
     Attributes:
-        reports: (rates,) the number of reports at each rate; one number without rates.
-        vector: (rates, k) the oracle's state, or the support of each value, at each rate.
+        n: the number of reports.
+        vector: (k,) the oracle's state, or the support of each value.
     """
 
-    reports: Vector
+    n: int
     vector: Vector
 
-    @classmethod
-    def of(cls, reports: int, vector: Vector, rates: int) -> Counts:
-        """Splits a cell by rate; with rates, each entry counts reports."""
-        split = vector.reshape(max(1, rates), -1)
-        return cls(split.sum(axis=1) if rates else np.array([reports]), split)
-
     def __add__(self, other: Counts) -> Counts:
-        return Counts(self.reports + other.reports, self.vector + other.vector)
+        return Counts(self.n + other.n, self.vector + other.vector)
 
     def __sub__(self, other: Counts) -> Counts:
-        return Counts(self.reports - other.reports, self.vector - other.vector)
+        return Counts(self.n - other.n, self.vector - other.vector)
 
     def at_least(self, fewest: int | None) -> Counts:
-        """Returns the counts of the rates with enough reports; None: no rate."""
-        enough = self.reports >= (np.inf if fewest is None else fewest)
-        return Counts(self.reports * enough, self.vector * enough[:, None])
-
-    @property
-    def n(self) -> int:
-        """The number of reports."""
-        return int(self.reports.sum())
+        """Returns the counts if they have enough reports, else zeros; None: zeros."""
+        enough = fewest is not None and self.n >= fewest
+        return self if enough else Counts(0, np.zeros_like(self.vector))
 
 
 @dataclass(frozen=True)
@@ -113,19 +102,19 @@ def release(
     """Returns the counts to release at a cut; O(panes · k).
 
     Args:
-        before: the newest head's record.
+        before: the newest head's record, with the document's `Rest`.
         published: the counts that the newest snapshot of all time has, as supports.
         cut: the counts.
         fewest: m, the smallest increment, at least 2.
         support: returns the supports of counts that are states; linear.
 
     Example:
-        >>> counts = lambda *of: Counts.of(sum(of), np.array(of), 0)
+        >>> counts = lambda *of: Counts(sum(of), np.array(of))
         >>> begin, nothing = Released(0, (), (Rest(0, {}),)), counts(0, 0)
         >>> cut = Cut({0: 9}, counts(4, 3), {Pane(0, 10): counts(2, 1), Pane(10, 10): counts(0, 1)}, closed=20)
         >>> first = release(begin, nothing, cut, 3, lambda states: states)
         >>> first.counts.n, first.window(0, 10)[0].n, first.window(10, 20)
-        (7, 3, (Counts(reports=array([0]), vector=array([[0, 0]])), 1))
+        (7, 3, (Counts(n=0, vector=array([0, 0])), 1))
     """
     closed = max(before.closed, cut.closed)
     merged = max(before.closed, cut.merged)  # a partition may have merged panes that are decided now
@@ -138,27 +127,24 @@ def release(
     new = support(settled) - grown
     rest = new.at_least(fewest)
     here, left = Rest(end, dict(cut.offsets), cut.lost), new - rest
-    # a report can support no value
-    waits = [bool(n or vector.any()) for n, vector in zip(left.reports, left.vector, strict=True)]
-    marks = tuple(mark if waiting else here for waiting, mark in zip(waits, before.rest, strict=True))
-    counts = grown + rest
-    return Release(replace(head, rest=marks), counts, rest, cut.panes)
+    waits = left.n or left.vector.any()  # a report can support no value
+    return Release(head if waits else replace(head, rest=(here,)), grown + rest, rest, cut.panes)
 
 
 def begin(
-    published: Iterable[Counts], offsets: Mapping[int, int], lost: int, panes: Iterable[Pane]
+    published: Collection[Counts], offsets: Mapping[int, int], lost: int, panes: Iterable[Pane]
 ) -> Released:
     """Returns the record before the first release.
 
     Earlier snapshots may have shown a part of each pane, so all these panes join the rest. ``published`` (of each
     document), ``offsets`` and ``lost`` are those of the newest snapshot.
     """
-    reports = np.concatenate([counts.reports for counts in published])
-    rates = len(reports)
-    if not reports.any():
-        return Released(0, (), (Rest(0, {}),) * rates)
+    if not any(counts.n for counts in published):
+        return Released(0, (), (Rest(0, {}),) * len(published))
     shown = max((pane.end for pane in panes), default=0)
-    return Released(shown, ((0, None),) if shown else (), (Rest(shown, dict(offsets), lost),) * rates)
+    return Released(
+        shown, ((0, None),) if shown else (), (Rest(shown, dict(offsets), lost),) * len(published)
+    )
 
 
 def lost_offsets(gaps: Mapping[int, Iterable[tuple[int, int]]]) -> int:
@@ -187,4 +173,4 @@ def _decided(head: Released, pane: Pane, counts: Counts) -> Counts:
 
 
 def _sum(parts: Iterable[Counts], like: Counts) -> Counts:
-    return sum(parts, Counts(np.zeros_like(like.reports), np.zeros_like(like.vector)))
+    return sum(parts, Counts(0, np.zeros_like(like.vector)))

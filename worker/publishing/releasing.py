@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 
 import ldp
 from ldp.privacy.summary import DELTA, rounded_up, to_readers
@@ -54,10 +53,8 @@ def releasing(plan: Plan, published: Published | None, fewest: int) -> Plan:
     record = release.hide(record) if plan.lossy else record
     marks, found = iter(record.rest), {}
     for name, cut in cuts.items():
-        own = [*islice(marks, len(before[name].reports))]
-        own += [Rest(0, {})] * (len(before[name].reports) - len(own))  # a new document
-        support = partial(_supports, documents[name])
-        found[name] = release.release(replace(record, rest=tuple(own)), before[name], cut, fewest, support)
+        own = replace(record, rest=(next(marks, Rest(0, {})),))  # the mark of a new document is at the start
+        found[name] = release.release(own, before[name], cut, fewest, partial(_supports, documents[name]))
     rest = tuple(mark for each in found.values() for mark in each.head.rest)
     released = replace(next(iter(found.values())).head, rest=rest)
     recorded = replace(plan.cut, released=released, privacy_loss=_loss(documents.values(), fewest))
@@ -70,7 +67,7 @@ def _of_all(published: Mapping[str, Counts], documents: Mapping[str, ldp.Stream]
     return {
         name: published[name]
         if name in published
-        else Counts.of(0, document.oracle.support(document.oracle.zeros()), rates_of(document))
+        else Counts(0, document.oracle.support(document.oracle.zeros()))
         for name, document in documents.items()
     }
 
@@ -94,16 +91,11 @@ def _counts(document: ldp.Stream, cells: Mapping[Segment, Cell]) -> Counts:
             "remove fewest_new, or the key segment of the documents",
         )
     cell = cells.get("", Cell(0, document.oracle.zeros()))
-    return Counts.of(cell.reports, cell.state, rates_of(document))
-
-
-def rates_of(document: ldp.Stream) -> int:
-    """Returns the number of rates of a document; 0 without rates."""
-    return len(document.oracle.parameters().get("rates", ()))
+    return Counts(cell.reports, cell.state)
 
 
 def _supports(document: ldp.Stream, states: Counts) -> Counts:
-    return Counts.of(states.n, document.oracle.support(states.vector.ravel()), rates_of(document))
+    return Counts(states.n, document.oracle.support(states.vector))
 
 
 def _demand_increments(plan: Plan, total: Mapping[str, Counts], fewest: int) -> None:

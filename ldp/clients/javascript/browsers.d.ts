@@ -9,8 +9,8 @@ interface Common {
 /** Unary encoding: probabilities (as "num/den") of a 1 for the value's bit (p) and other bits (q); f as in RAPPOR. */
 export type UnaryDocument = Common & { protocol: "unary"; p: string; q: string; f?: string; epsilon?: "infinite" };
 
-/** Binary response: the accepted rates as "num/den", ascending. */
-export type RatedDocument = Common & { protocol: "response"; rates: string[] };
+/** Randomized response of two values, with p = 1 − rate/2 as "num/den". */
+export type ResponseDocument = Common & { protocol: "response"; p: string };
 
 /** A document whose keys TypeScript does not check, such as an imported JSON file; the functions check it. */
 type ParsedDocument = { [key: string]: unknown; protocol: string; domain_size: number };
@@ -23,11 +23,14 @@ type ParsedDocument = { [key: string]: unknown; protocol: string; domain_size: n
 export function unaryFrame(document: UnaryDocument | ParsedDocument, bits: string): Uint8Array;
 
 /**
- * Returns a frame from a navigation's confidence. A worker rejects undeclared rates with the reason `rate`.
+ * Returns a frame from a navigation's confidence, for the document with the browser's rate.
  *
- * @throws RangeError for a value except "low" and "high"; the message does not contain the value
+ * @param documents one document for each rate, as the stream lists them; the first one, if two have the same rate
+ * @throws TypeError for a document that is not a response of two values
+ * @throws RangeError for a rate that no document has, or a value except "low" and "high"; the message does not contain
+ *   the value
  */
 export function confidenceFrame(
-  document: RatedDocument | ParsedDocument,
+  documents: readonly (ResponseDocument | ParsedDocument)[],
   confidence: { value: string; randomizedTriggerRate: number },
 ): Uint8Array;

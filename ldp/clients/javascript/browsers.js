@@ -21,16 +21,25 @@ export function unaryFrame(document, bits) {
 }
 
 /**
- * Converts `PerformanceNavigationTiming.confidence` to a report of `response`. A declared rate may have been stored as
- * float32; 255 stands for an undeclared rate.
+ * Converts `PerformanceNavigationTiming.confidence` to a report of `response`, for the document with the browser's rate
+ * 2(1 − p). The browser's rate may have been stored as float32.
  */
-export function confidenceFrame(document, { value, randomizedTriggerRate }) {
+export function confidenceFrame(documents, { value, randomizedTriggerRate }) {
   const at = ["low", "high"].indexOf(value);
   if (at < 0) throw new RangeError("the confidence's value is not allowed; allowed are low and high");
-  const doubles = document.rates.map((rate) => rate.split("/")).map(([above, below]) => above / below);
-  const alone = (rates, rate) => rates.indexOf(rate) === rates.lastIndexOf(rate);
-  const found = [doubles, doubles.map(Math.fround)]
-    .filter((rates) => alone(rates, randomizedTriggerRate))
-    .map((rates) => rates.indexOf(randomizedTriggerRate));
-  return frame(document, [found.find((index) => index >= 0) ?? 255, at]);
+  const rates = documents.map(rateOf);
+  for (const round of [Number, Math.fround]) {
+    const found = new Set(rates.filter((rate) => round(rate) === randomizedTriggerRate));
+    if (found.size === 1) return frame(documents[rates.indexOf(...found)], [at]);
+  }
+  throw new RangeError(`randomizedTriggerRate is ${randomizedTriggerRate}; the documents' rates are ${rates.join(", ")}`);
+}
+
+/** Returns the probability 2(1 − p) with which a browser replaces its value by a fair coin flip. */
+function rateOf({ protocol, domain_size: d, p }) {
+  if (protocol !== "response" || d !== 2) {
+    throw new TypeError(`a confidence is a report of response with 2 values; a document has ${protocol} with ${d}`);
+  }
+  const [above, below] = p.split("/").map(BigInt);
+  return Number(2n * (below - above)) / Number(below);
 }

@@ -35,7 +35,6 @@ type OfEpsilon = { epsilon: string } & (
 /** An explicit channel: probabilities as "num/den" in lowest terms. */
 type Explicit =
   | { protocol: "response"; p: string }
-  | { protocol: "response"; rates: string[] }
   | { protocol: "unary"; p: string; q: string; f?: string; epsilon?: "infinite" };
 
 /** A document whose keys TypeScript does not check, such as an imported JSON file; the client checks it. */

@@ -214,15 +214,6 @@ const PROTOCOLS = {
 const CHANNELS = {
   response: [
     { keys: ["p"], make: ({ domain_size: d, p }) => ({ fields: [d], length: 0, perturb: response(d, p) }) },
-    {
-      keys: ["rates"],
-      make({ domain_size: d, rates }) {
-        integer("domain_size", d, 2, 2);
-        const [replaced, of] = rates.at(-1);
-        const perturb = response(2, [2n * of - replaced, 2n * of]);
-        return { fields: [256, 2], length: 0, perturb: (value) => [rates.length - 1, ...perturb(value)] };
-      },
-    },
   ],
   unary: [
     { keys: ["p", "q"], make: ({ domain_size: d, p, q, infinite }) => explicit(d, p, q, infinite) },
@@ -530,20 +521,6 @@ function probabilityOf(name, text) {
   return [numerator, denominator];
 }
 
-/** Parses 1 to 16 rates, ascending, each above 0 and below 1. */
-function ratesOf(texts) {
-  if (!Array.isArray(texts)) throw new TypeError(`rates is ${shown(texts)}; a list is required`);
-  if (!texts.length || texts.length > 16) throw new RangeError(`rates has ${texts.length} entries; allowed are 1 to 16`);
-  const rates = texts.map((text, i) => probabilityOf(`rates[${i}]`, text));
-  rates.forEach(([a, b], i) => {
-    const [c, e] = i ? rates[i - 1] : [0n, 1n];
-    if (a === b || a * e <= c * b) {
-      throw new RangeError(`rates[${i}] is ${texts[i]}; rates must ascend, above 0 and below 1`);
-    }
-  });
-  return rates;
-}
-
 /** Checks that a document has exactly these keys, and optionally labels, privacy and segment. */
 function expectKeys(document, keys) {
   const found = Object.keys(document).sort();
@@ -575,8 +552,7 @@ function ofChannel(document) {
   const { keys, make } = ways.findLast((way) => way.keys.every(found)) ?? ways[0];
   expectKeys(document, infinite ? [...keys, "epsilon"] : keys);
   integer("domain_size", d, 1, MAX_DOMAIN);
-  const read = (key) => (key === "rates" ? ratesOf(document.rates) : probabilityOf(key, document[key]));
-  const exact = Object.fromEntries(keys.map((key) => [key, read(key)]));
+  const exact = Object.fromEntries(keys.map((key) => [key, probabilityOf(key, document[key])]));
   if (infinite && protocol === "response") throw new RangeError(FINITE);
   return make({ domain_size: d, infinite, ...exact });
 }

@@ -26,7 +26,7 @@ STREAMS = {
     "hadamard": {"protocol": "hadamard", "epsilon": "1", "domain_size": 20},
     "pgr": {"protocol": "pgr", "epsilon": "1", "domain_size": 25},
     "unary": {"protocol": "unary", "p": "0.75", "q": "0.1", "domain_size": 8},
-    "rated": {"protocol": "response", "rates": ["0.2", "0.75"], "labels": ["low", "high"]},
+    "response": {"protocol": "response", "p": "0.7502601", "labels": ["low", "high"]},
 }
 MALFORMED = {b"": "empty", b"noise": "version", b"\x01": "length"}
 

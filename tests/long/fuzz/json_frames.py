@@ -21,7 +21,7 @@ ORACLES = (
     ldp.OLH("6", 100, g=404, hash="xxh32"), ldp.OLH("1", 100, g=256), ldp.OUE("1", 100), ldp.OUE("1/2", 10),
     ldp.SUE("1", 64), ldp.oracle("subset", "3", 100, k=5), ldp.oracle("subset", "5", 1000, k=7),
     ldp.oracle("subset", "1", 12, k=3), ldp.oracle("hadamard", "1", 255), ldp.oracle("pgr", "1", 300),
-    ldp.Response("3/4", 10), ldp.Unary("3/4", "1/4", 20), ldp.RatedResponse(["1/5", "4/5"]),
+    ldp.Response("3/4", 10), ldp.Unary("3/4", "1/4", 20),
 )  # fmt: skip
 STREAMS = [ldp.Stream(f"fuzz-{i}", oracle) for i, oracle in enumerate(ORACLES)]
 
@@ -165,8 +165,6 @@ def reports(stream: ldp.Stream) -> list[bytes] | list[tuple[int, ...]]:
             b"\xff" * stream.oracle.report_bytes,
             rng.bytes(stream.oracle.report_bytes),
         ]
-    if isinstance(stream.oracle, ldp.RatedResponse):
-        made += [(0, 1), (1, 0), (2, 1), (255, 0), (255, 2)]
     return made
 
 

@@ -3,7 +3,8 @@
 //   node browsers.mjs firefox N p q       per line, a value 0..N−1: the bits that Firefox would send
 //   node browsers.mjs navigation          per line, "low" or "high", a space and a rate: the confidence as JSON
 //   node browsers.mjs weights             of all lines, confidences: the mean weight of "low" and of "high"
-//   node browsers.mjs frames DOCUMENT     per line, bits or a confidence: the frame in hexadecimal
+//   node browsers.mjs frames DOCUMENT     per line, bits or (with a list of documents) a confidence: the frame in
+//                                         hexadecimal, or the error
 
 import { readFileSync } from "node:fs";
 import { confidenceFrame, unaryFrame } from "../../../ldp/clients/javascript/browsers.js";
@@ -48,8 +49,16 @@ const answers = {
   },
   frames() {
     const document = JSON.parse(readFileSync(given[0], "utf8"));
-    const wrap = document.protocol === "unary" ? unaryFrame : (doc, line) => confidenceFrame(doc, JSON.parse(line));
-    return lines.map((line) => Buffer.from(wrap(document, line)).toString("hex"));
+    const wrap = Array.isArray(document)
+      ? (line) => confidenceFrame(document, JSON.parse(line))
+      : (line) => unaryFrame(document, line);
+    return lines.map((line) => {
+      try {
+        return Buffer.from(wrap(line)).toString("hex");
+      } catch (error) {
+        return error.message;
+      }
+    });
   },
 };
 process.stdout.write(answers[what]().map((line) => `${line}\n`).join(""));

@@ -135,7 +135,6 @@ def test_a_blanket_is_the_part_of_the_channel_without_the_value(oracle):
 
 CHANNELS = [
     ldp.Response("3/4", 10),
-    ldp.RatedResponse(["1/4", "1/2"]),
     ldp.Unary("3/4", "1/4", 10),
     ldp.RAPPOR("1/2", "3/4", "1/2", 10),
 ]

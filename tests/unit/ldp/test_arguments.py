@@ -18,7 +18,6 @@ ORACLE = ldp.GRR("1", 4)
 PLAIN = ORACLE.estimate([400, 250, 200, 150], 1000)
 LABELLED = PLAIN.labelled(LABELS)
 CONVERT = "labels.index(label) is the index of a label"
-RATED = ldp.RatedResponse(["1/2", "3/4"]).estimate([30, 10, 25, 15], 80)
 
 
 @pytest.mark.parametrize(
@@ -58,8 +57,6 @@ def test_an_error_names_the_argument_and_the_allowed_ones(call, given):
     [
         PLAIN.interval,
         PLAIN.anytime_interval,
-        RATED.anytime_interval,
-        RATED.combined,
         lambda level: PLAIN.to_frame(level=level),
         lambda level: query.interval(PLAIN, [1], level),
         lambda level: query.anytime_interval(PLAIN, [1, 2], level),
@@ -100,8 +97,6 @@ def test_a_labelled_estimate_takes_labels_in_place_of_indices():
         )
         named, plain = LABELLED.anytime_interval(0.9, labels), PLAIN.anytime_interval(0.9, indices)
         assert np.array_equal(named, plain)
-    coins = RATED.labelled(["heads", "tails"])
-    assert np.array_equal(coins.anytime_interval(0.9, ["tails"]), RATED.anytime_interval(0.9, [1]))
     assert LABELLED.indices([]).tolist() == []
     for labels, said in (
         (["rde"], "'rde'; allowed are the estimate's 4 labels"),

@@ -207,6 +207,3 @@ def test_incomparable_estimates_are_refused():
         between(one, one, at_least=-0.1)
     with pytest.raises(TypeError, match="an Estimate is needed"):
         between([0.5, 0.5], one)
-    rated = ldp.oracle("response", rates=["1/2", "3/4"], domain_size=2).estimate(np.array([3, 1, 2, 2]), 8)
-    with pytest.raises(ValueError, match="several rates"):
-        between(rated, rated)

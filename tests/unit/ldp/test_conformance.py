@@ -35,7 +35,6 @@ CHANNELS = [
     ldp.Response("1/2", 5),
     ldp.Unary("2/3", "1/3", 20),
     ldp.RAPPOR("1/2", "3/4", "1/4", 20),
-    ldp.RatedResponse(["1/2", "3/4"]),
 ]
 WEAK = ("float threshold", "other epsilon", "slow by value")
 """The faults that only very many reports show."""
@@ -76,12 +75,11 @@ def test_rejected_frames_are_reported(oracle, fault, says):
     "oracle",
     [
         ldp.OLH("1", 20),
-        ldp.RatedResponse(["1/2", "3/4"]),
         *(
             pytest.param(oracle, marks=pytest.mark.long)
             for oracle in (
                 *(ldp.oracle(name, "1", 6 if name == "grr" else 20) for name in ORACLES),
-                *CHANNELS[:3],
+                *CHANNELS,
             )
             if oracle.name != "olh"
         ),
@@ -94,8 +92,7 @@ def test_the_client_of_the_project_passes(oracle, monkeypatch):
     found = assessed(oracle, "honest", 120_000 if oracle.name in ("hadamard", "pgr") else 60_000)
     assert found.verdict == PASS, found.findings
     assert found.findings == []
-    if not isinstance(oracle, ldp.RatedResponse):  # the client is at the highest rate
-        assert 0.75 * float(oracle.epsilon) < found.spent.epsilon <= float(oracle.epsilon)
+    assert 0.75 * float(oracle.epsilon) < found.spent.epsilon <= float(oracle.epsilon)
     assert found.times is not None
 
 
@@ -198,11 +195,6 @@ UNARY = ldp.Unary("3/4", "1/10", 8)
         ),
         (ldp.GRR("1", 16), ldp.GRR("1.05", 16), "all values, reports that support it"),
         (ldp.OLH("1", 64, g=3), ldp.OLH("1.05", 64, g=3), "all values, reports that support it"),
-        (
-            ldp.RatedResponse(["1/2"]),
-            ldp.RatedResponse(["0.48"]),
-            "all values, reports that support it, at the rate 1/2",
-        ),
     ],
     ids=repr,
 )
@@ -242,8 +234,6 @@ def test_the_excess_adds_own_and_other_bits_and_is_the_largest_of_the_values():
         None, f"{channel.OWN} and 5", 0, 6000, 0.075
     )  # a small probability has a larger excess
     assert found([*own, pair], 1e-6) == parts[0]
-    rates = [channel.Rate(v, f"{channel.OWN}, at the rate 1/2", 0, 2000, 0.75) for v in (0, None)]
-    assert found([*own, *rates], 1e-6).all_values == found(rates, 1e-6).all_values > parts[0].all_values
     assert found([channel.Rate(v, channel.OWN, 0, 10, 0.75) for v in (0, None)], 1e-6) is None
 
 
@@ -303,19 +293,6 @@ def test_honest_coins_repeat_at_the_expected_rate():
         values = [one.p_value for one in repeating.repeated(oracle, 2, first, second)]
         alarms += min(values) < alarm / len(values)
     assert alarms <= stats.binom.isf(1e-6, 150, alarm)
-
-
-def test_a_rate_that_depends_on_the_value_is_a_leak():
-    """Each rate's reports have its law, but the rate reveals the value."""
-    oracle, rng = ldp.RatedResponse(["1/2", "3/4"]), np.random.default_rng(1)
-    made = {v: of_one(oracle, v, 20_000, v) for v in (0, 1)}
-    made[1]["rate"] = 0
-    made[1]["value"] ^= (rng.random(20_000) < 0.25) ^ (made[1]["value"] == 0)
-    values = [one.p_value for v in (0, 1) for one in channel.evidence(oracle, v, made[v], [])]
-    assert min(values) > 1e-6
-    assert spending.spent(oracle, made, ALARM).epsilon > float(oracle.epsilon)
-    made[1] = of_one(oracle, 1, 20_000, 3)
-    assert spending.spent(oracle, made, ALARM).epsilon < float(oracle.epsilon)
 
 
 @pytest.mark.parametrize("name", [name for name in ORACLES if name != "olh"])

@@ -31,7 +31,7 @@ EPSILON = [
 RAPPORS = [
     ldp.RAPPOR("1/2", "3/4", "1/2", 2), ldp.RAPPOR("1/4", "3/4", "1/4", 3), ldp.RAPPOR("1/2", "3/4", "1/4", 4),
 ]  # fmt: skip
-EXPLICIT = [ldp.Response("3/5", 3), ldp.RatedResponse(["1/4", "1/2"]), ldp.Unary("3/4", "1/4", 3), *RAPPORS]
+EXPLICIT = [ldp.Response("3/5", 3), ldp.Unary("3/4", "1/4", 3), *RAPPORS]
 
 
 def declaration(noise, k, unit="device"):
@@ -49,9 +49,6 @@ def bits(d, chances):
 def channel(oracle):
     """The probability of each report for each value: (d, R)."""
     match oracle:
-        case ldp.RatedResponse():
-            keep = 1 - float(oracle.rates[0]) / 2
-            return np.array([[keep, 1 - keep], [1 - keep, keep]])
         case ldp.Response():
             p, d = float(oracle.p), oracle.domain_size
             return np.where(np.eye(d), p, (1 - p) / (d - 1))

@@ -186,7 +186,6 @@ def test_a_plot_draws_labels_literally_and_any_sign_into_given_axes(closing):
 
 def test_a_plot_has_at_most_d_bars(closing):
     assert len(ESTIMATE.plot().patches) == 4
-    assert len(ldp.RatedResponse(["1/2", "3/4"]).estimate([30, 10, 25, 15], 80).plot(1).patches) == 1
     with pytest.raises(ValueError, match="k is 0; allowed is 1 to"):
         ESTIMATE.plot(0)
     with pytest.raises(TypeError, match="k must be an integer, not 'norm-sub'"):

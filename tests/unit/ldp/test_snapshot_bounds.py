@@ -83,19 +83,3 @@ def test_merged_frequencies_have_score_intervals_only():
     assert base.low is not None
     assert base.anytime_low is base.anytime_high is base.poisoning_tolerance is None
     assert base.sets[0].poisoning_tolerance is base.tops[0].poisoning_tolerance is None
-
-
-def test_reports_at_several_rates_have_bounds():
-    rated = ldp.RatedResponse(["1/2", "3/4"])
-    estimate = rated.estimate([5000, 3000, 1200, 1000], n=10_200)
-    stream = ldp.Stream("s", rated)
-    queries = [SetQuery("both", (0, 1)), SetQuery("one", (1,)), TopQuery("most", 1)]
-    base = snapshot.take(stream, estimate, Cut({0: 10_200}, {}), 1, queries).bodies["base"]
-    low, high = estimate.anytime_interval()
-    assert (base.anytime_low.tolist(), base.anytime_high.tolist()) == (low.tolist(), high.tolist())
-    assert base.sets[0].poisoning_tolerance == -1
-    assert base.sets[1].poisoning_tolerance == base.poisoning_tolerance[1] > 0
-    assert base.tops[0].poisoning_tolerance[0] >= base.poisoning_tolerance[0]
-    # the strongest of them is one at the rate of 3/4, which counts four
-    ahead = (10_200 * base.high[0] - 10_200 * estimate.frequencies[0]) / (2.5 - base.high[0])
-    assert base.poisoning_tolerance[0] <= ahead + 1

@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner
 
 import ldp
-from ldp import frames
 from ldp.cli import cli
 from ldp.files import Aggregator, perturbed
 from ldp.offset_range import OffsetRange
@@ -111,15 +110,6 @@ def test_impossible_counts_are_estimated_with_a_warning(folder):
         "Warning: these are not counts of 1,000 honest oue reports: the frequencies sum to 6.11"
         in done.stderr
     )
-
-
-def test_rejected_rates_are_listed_with_the_declared_ones(folder):
-    rated = ldp.Stream("s", ldp.RatedResponse(["0.4994798", "3/4"]), labels=["low", "high"])
-    Path("d.json").write_text(json.dumps(rated.document()))
-    made = np.array([(255, 1), (0, 1)], rated.oracle.report_dtype)
-    Path("f.jsonl").write_bytes(frames.encode_lines(rated, made))
-    done = run("aggregate", "--document", "d.json", "f.jsonl", "--top", 1)
-    assert "does not declare; declared are 0.4994798, 0.75 (f.jsonl, line 1)" in said(done)
 
 
 def test_a_table_has_intervals_of_the_reports_or_of_the_population(folder):

@@ -133,7 +133,6 @@ EVERY = [
     ldp.Unary("3/4", "1/4", D),
     ldp.Unary("1", "1/4", D, epsilon="infinite"),
     ldp.RAPPOR("1/2", "3/4", "1/2", D),
-    ldp.RatedResponse(["1/4", "1/2"]),
 ]
 
 

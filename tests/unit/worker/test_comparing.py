@@ -55,17 +55,6 @@ def test_small_changes_or_all_changes_can_be_suppressed():
     assert told(*windows, level=0.0) == []
 
 
-def test_reports_at_several_rates_are_not_compared():
-    rated = ldp.RatedResponse(["1/2", "3/4"])
-    estimates = [rated.estimate(state, 8) for state in ([4, 1, 2, 1], [1, 4, 1, 2])]
-    comparer, said = Comparer((), 0.01), []
-    for at, estimate in enumerate(estimates):
-        comparer.compare(
-            [(Period("1h", 10 * at, 10 * at + 10, True), estimate)], lambda *found: said.append(found)
-        )
-    assert said == []
-
-
 def test_windows_whose_reports_share_memoised_noise_are_not_compared():
     declared = Declaration("device", 2, "1s", "memoised", "1h")
     one, other = (each.within(0, 10).declared(declared) for each in (ONE, OTHER))

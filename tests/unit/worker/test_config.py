@@ -669,10 +669,6 @@ def test_explicit_channels_can_be_served():
             given("unary", p="1", q='"1/2"', epsilon='"infinite"', domain_size=5),
             {"p": "1/1", "q": "1/2", "domain_size": 5, "epsilon": "infinite"},
         ),
-        (
-            given("response", rates='["0.4994798", "3/4"]', labels='["low", "high"]'),
-            {"rates": ["2497399/5000000", "3/4"], "domain_size": 2, "labels": ["low", "high"]},
-        ),
     ):
         made = parse(text).streams[0].stream.document()
         assert made.pop("protocol") in text
@@ -687,7 +683,7 @@ def test_explicit_channels_can_be_served():
             given("olh", epsilon='"1"', p='"3/4"', domain_size=5),
             "streams[colours].p: '3/4' given; olh takes g and hash",
         ),
-        (given("response", domain_size=5), "streams[colours].protocol: response needs p, or rates"),
+        (given("response", domain_size=5), "streams[colours].protocol: response needs p"),
         (
             given("response", p="0.75", domain_size=5),
             'write it in quotes, "0.75": a probability is exact',
@@ -695,17 +691,8 @@ def test_explicit_channels_can_be_served():
         (given("response", p='"3/2"', domain_size=5), "p is 3/2; allowed is 0 to 1"),
         (
             given("response", q='"1/2"', domain_size=5),
-            "streams[colours].q: '1/2' given; response takes p and rates",
+            "streams[colours].q: '1/2' given; response takes p",
         ),
-        (
-            given("response", rates='["1/2"]', domain_size=5),
-            "instead of one rate: p = 3/5 for the rate 1/2",
-        ),
-        (
-            given("response", rates="[]", domain_size=2),
-            "streams[colours].rates: an empty list given; at least one is",
-        ),
-        (given("response", rates="[0.5]", domain_size=2), 'write it in quotes, "0.5"'),
         (
             given("unary", p='"3/4"', domain_size=5),
             "streams[colours].p: unary needs p and q, or f and p and q",

@@ -82,7 +82,7 @@ domain_size = 10
 """
 LABELS = STREAM.replace("domain_size = 10", 'labels = ["red", "blue"]')
 SUBSET, PGR, RESPONSE = (STREAM.replace("olh", name) for name in ("subset", "pgr", "response"))
-RATES = RESPONSE.replace('epsilon = "1"', "")
+WITHOUT_EPSILON = RESPONSE.replace('epsilon = "1"', "")
 QUERY = '[[streams.queries]]\nname = "warm"\n'
 DAILY = STREAM.replace("10\n", "2000000\n")
 
@@ -97,11 +97,9 @@ DAILY = STREAM.replace("10\n", "2000000\n")
         (SUBSET + "k = 0 #!", "streams[colours].k"),
         (PGR + "dimension = 3 #!", "streams[colours].dimension"),
         (PGR + "prime = 4 #!\ndimension = 3", "streams[colours].prime"),
-        (RATES.replace('response"', 'response" #!'), "streams[colours].protocol"),
-        (RATES + 'p = "3/2" #!', "streams[colours].p"),
+        (WITHOUT_EPSILON.replace('response"', 'response" #!'), "streams[colours].protocol"),
+        (WITHOUT_EPSILON + 'p = "3/2" #!', "streams[colours].p"),
         (RESPONSE.replace('"1"', '"1" #!') + 'p = "3/4"', "streams[colours].epsilon"),
-        (RATES.replace("10", "2") + "rates = [ #!\n'3/4', '1/2']", "streams[colours].rates"),
-        (RATES.replace("10", "3 #!") + "rates = ['3/4']", "streams[colours].domain_size"),
         (
             STREAM.replace("olh", "unary").replace('"1"', '"infinite" #!') + "p = '3/4'\nq = '1/2'",
             "streams[colours].epsilon",

@@ -200,7 +200,6 @@ ORACLES = {
     "response": (ldp.Response("3/4", 8), [(1, 1)]),
     "hadamard": (ldp.oracle("hadamard", "1", 7), [(1, 1)]),
     "pgr": (ldp.oracle("pgr", "1", 7), [(1, 1)]),
-    "rated": (ldp.RatedResponse(["1/5", "4/5"]), [(1, 1)]),
     "subset": (ldp.oracle("subset", "1", 12, k=3), [(1, 3)]),
     "olh": (ldp.OLH("1", 8), []),
     "oue": (ldp.OUE("1", 8), []),

@@ -10,7 +10,6 @@ import pytest
 from kafka import errors as kafka_errors
 
 import ldp
-from ldp import frames
 from ldp.frames import VERDICTS, Reason
 from worker.counting.columns import Batch, Columns, Unreadable
 from worker.counting.lateness import Late
@@ -106,22 +105,6 @@ class Open:
 
 def bad_batch(offset):
     return Unreadable(offset, offset + 3, 77, "ab" * 32, "codec")
-
-
-def test_an_undeclared_rate_has_the_declared_rates_in_its_dead_letter(topic):
-    stream = ldp.Stream("s", ldp.RatedResponse(["0.4994798", "3/4"]), labels=["low", "high"])
-    value = frames.encode(stream, np.array([(255, 1)], stream.oracle.report_dtype))
-    opened = KafkaDeadLetters(
-        dead_letters.connect_producer({}, "s"), stream, "in", "dead", lambda: None, contextlib.nullcontext
-    )
-    columns = Columns.of([7], [0], [value])
-    verdicts = frames.decode(stream, columns.data, columns.begins, columns.ends).verdicts
-    opened.add(Batch(4, 7, 8, columns), verdicts)
-    opened.flush()
-    _, headers = topic.kept["in/4/7"]
-    assert headers["__connect.errors.exception.message"] == (
-        "a report is at a rate that the stream's document does not declare; declared are 0.4994798, 0.75"
-    )
 
 
 # --- which are sent ---------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ import pytest
 from ldp.snapshot import Slots
 from tests.unit.worker.audit.publishing import World
 from tests.unit.worker.audit.streams import STREAMS
-from tests.unit.worker.audit.test_windows import HOPS, PLAIN, START, TENS, log
+from tests.unit.worker.audit.test_windows import HOPS, PLAIN, START, log
 from worker.publishing import taking
 from worker.publishing.rows import RowTopic
 
@@ -32,7 +32,6 @@ TICKS = (0, 0), (9, 4), (20, 25), (20, 30), (41, 44), (60, 60)
 """Records of each partition that are counted at each tick."""
 CASES = {
     "hopping windows, late and undated reports, rows": ("grr-3", HOPS, 20_000, ROWS),
-    "rates and windows": ("rated", TENS, None, RowTopic()),
     "no windows": ("oue-10", PLAIN, None, RowTopic()),
 }
 

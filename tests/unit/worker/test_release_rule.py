@@ -25,25 +25,24 @@ class History:
 
     def __init__(self, seed: int, rule: Rule = release.release) -> None:
         self.rng, self.rule = random.Random(seed), rule
-        self.rates, partitions = self.rng.choice([0, 0, 2, 3]), self.rng.choice([1, 2, 3])
+        partitions = self.rng.choice([1, 2, 3])
         self.fewest = self.rng.choice([2, 3, 5])
         self.least = self.fewest
         self.busy = self.rng.choice([1, 3, 9])
         self.line = [0] * partitions  # window-close watermark of each partition
-        self.placed: dict[int, tuple[int | None, int, int]] = {}  # report -> pane's start, partition, rate
+        self.placed: dict[int, tuple[int | None, int]] = {}  # report -> pane's start, partition
         self.merged = self.evicted = 0  # the end of bounded panes, and of those that partitions have merged
         self.closed = dict.fromkeys(WINDOWS, 0)
         self.offsets = dict.fromkeys(range(partitions), 0)
-        self.head = Released(0, (), (Rest(0, {}),) * max(1, self.rates))
+        self.head = Released(0, (), (Rest(0, {}),))
         self.published = self.late = self.counts([])
         self.vectors: list[Any] = []  # distinct published vectors
         self.shown: dict[tuple[int, int], Any] = {}
 
     def counts(self, of: Sequence[int]) -> Counts:
-        vector = np.zeros((max(1, self.rates), REPORTS), np.int64)
-        for report in of:
-            vector[self.placed[report][2], report] = 1
-        return Counts.of(len(of), vector, self.rates)
+        vector = np.zeros(REPORTS, np.int64)
+        vector[list(of)] = 1
+        return Counts(len(of), vector)
 
     def report(self) -> None:
         if (new := len(self.placed)) == REPORTS:
@@ -51,8 +50,7 @@ class History:
         partition = self.rng.randrange(len(self.line))
         start = self.line[partition] // PANE * PANE + self.rng.choice([-20, 0, 0, 0, 10, 20])
         undated = start + PANE <= self.line[partition] or self.rng.random() < 0.1
-        rate = self.rng.choices(range(max(1, self.rates)), [8, 1, 1][: max(1, self.rates)])[0]
-        self.placed[new] = None if undated else start, partition, rate
+        self.placed[new] = None if undated else start, partition
         self.offsets[partition] += 1
 
     def turn(self) -> None:
@@ -79,7 +77,7 @@ class History:
 
     def cut(self) -> Cut:
         panes = defaultdict[Pane, list[int]](list)
-        for report, (start, partition, _) in self.placed.items():
+        for report, (start, partition) in self.placed.items():
             if start is not None and not start + PANE <= min(self.evicted, self.line[partition]):
                 panes[Pane(start, PANE)].append(report)
         named = {pane: self.counts(of) for pane, of in panes.items()}
@@ -95,24 +93,24 @@ class History:
             self._show(done)
 
     def _show(self, done: Any) -> None:
-        self.vectors += [*done.counts.vector, *self.late.vector]
+        self.vectors += [done.counts.vector, self.late.vector]
         for (length, hop), closed in self.closed.items():
             for start in range(0, 900, hop):
                 if closed < start + length <= min(done.head.closed, *self.line) and start >= self.evicted:
                     counts, withheld = done.window(start, start + length)
                     within = [
                         r
-                        for r, (at, _, _) in self.placed.items()
+                        for r, (at, _) in self.placed.items()
                         if at is not None and start <= at < start + length
                     ]
                     assert counts.n + withheld == len(within)
-                    self.vectors += list(counts.vector)
+                    self.vectors.append(counts.vector)
             self.closed[length, hop] = max(closed, min(done.head.closed, *self.line))
 
     def in_windows(self) -> Counts:
         """Returns the counts of the released panes, from the head and the reports."""
         panes = defaultdict[int, list[int]](list)
-        for report, (start, _, _) in self.placed.items():
+        for report, (start, _) in self.placed.items():
             if start is not None:
                 panes[start].append(report)
         given = [self.counts(of).at_least(self.head.fewest_of(start + PANE)) for start, of in panes.items()]
@@ -152,10 +150,10 @@ def test_every_combination_of_published_vectors_covers_m_reports() -> None:
         assert (made.late.vector == (made.published - made.in_windows()).vector).all(), seed
         late += bool(made.late.n)
         shown += len(np.unique(np.array(made.vectors), axis=0))
-        # the only waiting reports are open panes and at most m - 1 reports at each rate
+        # the only waiting reports are open panes and at most m - 1 reports
         done = release.release(made.head, made.published, made.cut(), made.fewest, lambda states: states)
         waiting = [n for pane, n in ((p, c.n) for p, c in done.panes.items()) if pane.end > done.head.closed]
-        assert len(made.placed) - done.counts.n - sum(waiting) <= (made.fewest - 1) * max(1, made.rates), seed
+        assert len(made.placed) - done.counts.n - sum(waiting) <= made.fewest - 1, seed
     assert shown > 10_000
     assert late > 500
 
@@ -198,12 +196,6 @@ def _merged_panes(before: Released, published: Counts, cut: Cut, *given: Any) ->
     )
 
 
-def _pooled_rates(before: Released, published: Counts, cut: Cut, *given: Any) -> Any:
-    """Mutant: a pane has enough reports if it has them at all rates together."""
-    pooled = {pane: Counts(np.full_like(c.reports, c.n), c.vector) for pane, c in cut.panes.items()}
-    return release.release(before, published, replace(cut, panes=pooled), *given)
-
-
 def _changed_m(before: Released, published: Counts, cut: Cut, fewest: int, support: Any) -> Any:
     """Mutant: a later m decides panes again."""
     done = release.release(before, published, cut, fewest, support)
@@ -215,7 +207,7 @@ def _small_late(*given: Any) -> Any:
     return replace(release.release(*given), rest=_small_panes(*given).rest)
 
 
-MUTANTS = [_small_panes, _open_panes, _small_rest, _merged_panes, _pooled_rates, _changed_m, _small_late]
+MUTANTS = [_small_panes, _open_panes, _small_rest, _merged_panes, _changed_m, _small_late]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
@@ -232,7 +224,7 @@ def test_a_mutant_of_the_rule_is_caught(mutant: Rule) -> None:
 
 def test_panes_that_a_partition_has_merged_are_not_decided_when_all_close_them() -> None:
     """The counts of the pane that ends at 20 are in the rest, in part or as a whole."""
-    one = Counts.of(3, np.array([3, 0]), 0)
+    one = Counts(3, np.array([3, 0]))
     cut = Cut({0: 9}, one + one, {Pane(20, 10): one}, closed=30, merged=20)
     done = release.release(Released(0, (), (Rest(0, {}),)), one - one, cut, 3, lambda states: states)
     assert (done.head.closed, done.head.fewest, done.counts.n) == (30, ((0, None), (20, 3)), 6)
@@ -242,7 +234,7 @@ def test_lost_reports_do_not_count_as_new_ones() -> None:
     """{a, b} and {c, d} are published, and a, b and c lost: {d} is one report, although 3 lost are at least 2."""
 
     def counts(*of: int) -> Counts:
-        return Counts.of(len(of), np.bincount(of, minlength=8), 0)
+        return Counts(len(of), np.bincount(of, minlength=8))
 
     head, published = Released(0, (), (Rest(0, {}),)), counts()
     for of, shown in (([0, 1], 2), ([0, 1, 2, 3], 4), ([3], 4), ([3, 4, 5, 6], 4), ([3, 4, 5, 6, 7, 0], 6)):

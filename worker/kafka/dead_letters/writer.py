@@ -112,7 +112,6 @@ class KafkaDeadLetters:
     ) -> None:
         self._producer, self._stream, self._source, self._topic = producer, stream, source, topic
         self._on_acknowledged, self._attempt = on_acknowledged, attempt
-        self._messages = {**MESSAGES, **frames.reasons_of(stream)}
         self._sample = Sample(clock)
         self._pending: deque[tuple[Any, _DeadLetter]] = deque()
         self._waiting = 0
@@ -168,7 +167,7 @@ class KafkaDeadLetters:
             (f"{ERRORS}partition", str(partition).encode()),
             (f"{ERRORS}offset", str(offset).encode()),
             (f"{ERRORS}exception.class.name", reason.encode()),
-            (f"{ERRORS}exception.message", self._messages[reason].encode()),
+            (f"{ERRORS}exception.message", MESSAGES[reason].encode()),
             ("stream", self._stream.name.encode()),
             *more,
         ]

@@ -38,7 +38,6 @@ STREAMS = {
     "unary-12": ldp.Stream("s", ldp.Unary("0.9", "0.1", domain_size=12)),
     "unary-90": ldp.Stream("s", ldp.Unary("2/3", "1/7", domain_size=90)),
     "rappor-20": ldp.Stream("s", ldp.RAPPOR("1/2", "3/4", "1/2", domain_size=20)),
-    "rated": ldp.Stream("s", ldp.RatedResponse(["1/5", "0.4994798", "3/4"]), labels=["low", "high"]),
     "told-9": ldp.Stream("s", ldp.Unary("1", "1/4", domain_size=9, epsilon="infinite")),
     "pgr-70000": ldp.Stream("s", ldp.PGR("1", domain_size=70_000)),
 }
@@ -64,8 +63,6 @@ def frame(stream, *reports):
 def some_reports(stream, rng, n):
     """Well-formed reports, uniformly drawn; vector reports as users send them."""
     oracle = stream.oracle
-    if isinstance(oracle, ldp.RatedResponse):
-        return [(rng.randrange(len(oracle.rates)), rng.randrange(2)) for _ in range(n)]
     if oracle.length is None:
         return [tuple(rng.randrange(bound) for bound in oracle.fields.values()) for _ in range(n)]
     coins = np.random.default_rng(rng.getrandbits(64))

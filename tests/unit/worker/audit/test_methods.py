@@ -14,7 +14,7 @@ from ldp.snapshot import Cut, Period, body_document, take
 from ldp.snapshot.documents import vectors
 from ldp.snapshot.taking import announce
 from tests.unit.worker.audit.streams import STREAMS, every_stream, some_reports
-from worker.audit.decoding import chances_of, expect_spent, spent
+from worker.audit.decoding import chances_of, expect_spent
 from worker.audit.errors import Difference
 from worker.audit.intervals import expect_intervals
 from worker.audit.methods import METHODS, Estimate, expect_method
@@ -33,8 +33,6 @@ def snapshot_of(stream, n, seed=1):
         reports = oracle.perturb(values, rng=coins)
     else:
         reports = np.array(some_reports(stream, rng, n), oracle.report_dtype)
-    if isinstance(oracle, ldp.RatedResponse):
-        reports["rate"] = coins.integers(0, len(oracle.rates), n)
     state = oracle.zeros()
     oracle.accumulate(state, reports)
     queries = (SetQuery("some", range(0, d, 2) and tuple(range(0, d, 2))), TopQuery("most", min(3, d)))
@@ -44,7 +42,7 @@ def snapshot_of(stream, n, seed=1):
 def expect(snapshot, change=lambda method, said: None, methods=METHODS):
     document = snapshot.document
     base = snapshot.bodies["base"]
-    own = Estimate(base.frequencies, snapshot.reports, *chances_of(document, base.by_rate))
+    own = Estimate(base.frequencies, snapshot.reports, *chances_of(document))
     for method in sorted({*methods} & snapshot.bodies.keys()):
         said = json.loads(
             json.dumps(body_document(snapshot, method, inline=1 << 30), default=np.ndarray.tolist)
@@ -117,7 +115,7 @@ def test_an_unknown_method_is_named():
 
 @pytest.mark.parametrize(("name", "by"), [*OF_BASE, ("low", 1e-6)])
 def test_a_changed_number_of_base_is_detected(name, by):
-    for stream in (*[*STREAMS.values()][:4], STREAMS["rated"]):
+    for stream in [*STREAMS.values()][:4]:
         snapshot = snapshot_of(stream, 3000)
         value = int(np.argmax(snapshot.bodies["base"].poisoning_tolerance))
 
@@ -138,9 +136,7 @@ def test_a_falsely_infinite_poisoning_tolerance_is_detected():
         expect(snapshot, never, ["base"])
 
 
-@pytest.mark.parametrize(
-    "name", ["grr-3", "olh-mul32", "oue-64", "subset-bits", "hadamard-10", "pgr-10", "rated"]
-)
+@pytest.mark.parametrize("name", ["grr-3", "olh-mul32", "oue-64", "subset-bits", "hadamard-10", "pgr-10"])
 def test_a_changed_number_of_a_top_query_is_detected(name):
     snapshot = snapshot_of(STREAMS[name], 3000)
     for key, by in OF_BASE:
@@ -161,13 +157,6 @@ def test_only_the_epsilon_of_the_stream_is_accepted(stream):
         if other != due:
             with pytest.raises(Difference, match="epsilon is "):
                 expect_spent({} if other is None else {"epsilon": other}, document)
-
-
-def test_the_epsilon_at_several_rates_is_that_of_the_lowest():
-    document = STREAMS["rated"].document()
-    assert spent(document) == "87889/40000"  # ln 9 = 2.1972246 of the rate 1/5, rounded up
-    with pytest.raises(Difference, match="epsilon is '1100001/1000000'"):  # middle rate
-        expect_spent({"epsilon": "1100001/1000000"}, document)
 
 
 @pytest.mark.parametrize(

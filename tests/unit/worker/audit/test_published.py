@@ -617,37 +617,3 @@ def test_windows_published_before_a_retention_was_set_are_equal():
     verdict = world.audit()
     assert (verdict.verdict, verdict.difference) == ("equal", None)
     assert verdict.finals >= old[0] - 1
-
-
-def one_more(said):
-    said["rates"][0]["counts"][0] += 1
-    said["rates"][0]["reports"] += 1
-
-
-BY_RATE = {
-    "a report more": (one_more, " by rate"),
-    "the values of a rate the other way round": (
-        lambda said: said["rates"][0]["counts"].reverse(),
-        "by rate published",
-    ),
-    "another sum of a rate": (lambda said: said["rates"][1].update(reports=7), "inconsistent counts"),
-    "another rate": (lambda said: said["rates"][1].update(rate="1/2"), "base has rates"),
-    "another frequency": (bumped, ""),
-}
-
-
-@pytest.fixture(scope="module")
-def rated():
-    world = World(5, HOPS, stream=STREAMS["rated"]).run(to=100)
-    verdict = world.audit()
-    assert verdict.verdict == "equal", verdict.published
-    assert min(world.counts()) > 3
-    return world
-
-
-@pytest.mark.parametrize("kind", ["final", "all"])
-@pytest.mark.parametrize("what", BY_RATE)
-def test_results_of_each_rate_are_compared_with_the_log(rated, kind, what):
-    change, said = BY_RATE[what]
-    of = "all" if kind == "all" else of_kind(rated, kind == "final")
-    found(rated, topic_with(rated, bodies(rated, of, "base"), change), of, said)

@@ -62,12 +62,6 @@ def test_similar_records_are_classified_together_as_one_by_one(stream):
     assert_agree(stream, [*good, (7, out_of_range)])
 
 
-def test_many_records_at_an_undeclared_rate_are_each_rejected():
-    stream = STREAMS["rated"]
-    found = assert_agree(stream, [(5, b"\x01" + stream.fingerprint + b"\x09\x01")] * 9)
-    assert dict(found.rejected) == {"rate": 9}
-
-
 def test_an_unreadable_batch_is_one_rejected_record():
     stream = STREAMS["grr-3"]
     records = Records.of([(5, frame(stream, (1,)))])

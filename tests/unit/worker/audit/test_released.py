@@ -18,10 +18,10 @@ CASES = [
     ("olh-mul32", TENS, 4),
     ("hadamard-10", HOPS, 8),
     ("pgr-10", TENS, 5),
-    ("rated", HOPS, 3),
-    ("rated", TENS, 2),
+    ("response-5", HOPS, 3),
+    ("response-5", TENS, 2),
     ("oue-10", replace(HOPS, windowing=None), 9),
-    ("rated", replace(HOPS, windowing=None), 30),
+    ("response-5", replace(HOPS, windowing=None), 30),
 ]
 
 
@@ -165,7 +165,7 @@ def _no_rest(late, counts):
 
 
 def _another_value(late, counts):
-    return replace(late, vector=np.roll(late.vector, 1, axis=1))
+    return replace(late, vector=np.roll(late.vector, 1))
 
 
 @pytest.mark.parametrize("wrong", [_whole_rest, _no_rest, _another_value])

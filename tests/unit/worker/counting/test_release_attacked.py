@@ -22,11 +22,9 @@ from worker.publishing.release import Counts, Cut, release
 
 def test_a_report_that_supports_no_value_waits_too() -> None:
     """A unary report can have no bit: its vector is zero, but the head must not count it as released."""
-    head, published = Released(0, (), (Rest(0, {}),)), Counts.of(0, np.zeros(3, np.int64), 0)
-    first = release(head, published, Cut({0: 2}, Counts.of(2, np.array([1, 1, 0]), 0), {}), 2, lambda c: c)
-    then = release(
-        first.head, first.counts, Cut({0: 3}, Counts.of(3, np.array([1, 1, 0]), 0), {}), 2, lambda c: c
-    )
+    head, published = Released(0, (), (Rest(0, {}),)), Counts(0, np.zeros(3, np.int64))
+    first = release(head, published, Cut({0: 2}, Counts(2, np.array([1, 1, 0])), {}), 2, lambda c: c)
+    then = release(first.head, first.counts, Cut({0: 3}, Counts(3, np.array([1, 1, 0])), {}), 2, lambda c: c)
     assert then.counts.n == 2
     assert then.head.rest[0].offsets == {0: 2}
 
@@ -94,12 +92,12 @@ def test_a_snapshot_is_not_old_while_a_window_is_open() -> None:
     assert len(checked) == 40
 
 
-def test_the_bound_of_a_head_includes_the_released_offsets_of_each_rate() -> None:
-    stream = ldp.Stream("s", ldp.RatedResponse([f"{i}/100" for i in range(1, 17)]))
+def test_the_bound_of_a_head_includes_the_released_offsets_of_each_document() -> None:
+    fleet = ldp.Fleet([ldp.Stream("s", ldp.Response(f"{i}/100", 2)) for i in range(60, 76)])
     offsets = dict.fromkeys(range(200), 2**63 - 1)
     rest = (Rest(2**40, offsets),) * 16
     size = len(orjson.dumps(_released_document(Released(2**40, ((0, 20),), rest))))
-    assert largest_message(stream, (), 200) > size + 200 * 384  # and the rules
+    assert largest_message(fleet, (), 200) > size + 200 * 384  # and the rules
 
 
 def test_windows_shown_in_part_do_not_stay_provisional() -> None:
