@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ldp.kernels.bits import count_bits, count_ones
+from ldp.kernels.bits import count_bits, count_bits_sorted, count_ones
 from ldp.kernels.frames import (
     TEXT_BYTES,
     Verdict,
@@ -26,7 +26,7 @@ from ldp.kernels.frames import (
     read_frames,
 )
 from ldp.kernels.hadamard import walsh_hadamard
-from ldp.kernels.hashing import count_mul32, count_xxh32, hash_mul32, hash_xxh32
+from ldp.kernels.hashing import count_mul32, count_mul32_sorted, count_xxh32, hash_mul32, hash_xxh32
 from ldp.kernels.partitioned import address_of, count_indices_partitioned, gather
 from ldp.kernels.subsets import ascends, choose_subsets, count_indices
 
@@ -39,9 +39,11 @@ __all__ = [
     "ascends",
     "choose_subsets",
     "count_bits",
+    "count_bits_sorted",
     "count_indices",
     "count_indices_partitioned",
     "count_mul32",
+    "count_mul32_sorted",
     "count_ones",
     "count_xxh32",
     "frames_capacity",

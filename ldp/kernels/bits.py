@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, uint8, uint32
+from numba import carray, njit, uint8, uint32  # type: ignore[attr-defined]
 
+from ldp.kernels.inner import pointer_to
+
+_FEW = 16  # runs, unless there are fewer reports; the sums of a run are cleared and added once
 RUN = 2048  # bytes counted together; their eight 1-byte sums each fit the first-level cache
 
 
@@ -23,7 +26,7 @@ def count_bits(state: npt.NDArray[np.int64], bits: npt.NDArray[np.uint8]) -> Non
 def _count_bits(state: npt.NDArray[np.int64], wire: npt.NDArray[np.uint8], size: int) -> None:
     n = wire.size // size
     sums = np.empty((8, RUN), np.uint8)
-    together = RUN // size or 1  # reports in a run
+    together = max(1, min(RUN // size, n // _FEW))  # reports in a run
     for left in range(0, size, RUN):
         width = RUN if size - left > RUN else size - left
         for start in range(0, n, 255 * together):
@@ -43,6 +46,21 @@ def _count_bits(state: npt.NDArray[np.int64], wire: npt.NDArray[np.uint8], size:
                 v = 8 * (left + j % width)
                 for b in range(8 if state.size - v > 8 else state.size - v):
                     state[v + b] += sums[b, j]
+
+
+@njit(cache=True, nogil=True)
+def count_bits_sorted(
+    addresses: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], bits: npt.NDArray[np.uint8], d: int
+) -> None:
+    """Counts reports into several states, as `count_bits`.
+
+    The state at `addresses[k]` receives the reports from the end before to `ends[k]`.
+    """
+    wire, size, first = bits.reshape(-1), bits.shape[1], 0
+    for k in range(ends.size):
+        state = carray(pointer_to(addresses[k]), (d,))
+        _count_bits(state, wire[first * size : ends[k] * size], size)
+        first = ends[k]
 
 
 @njit(cache=True, nogil=True)

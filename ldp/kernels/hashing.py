@@ -14,7 +14,7 @@ import numpy.typing as npt
 from numba import njit, types, uint32
 from numba.extending import intrinsic
 
-from ldp.kernels.inner import inner, lean
+from ldp.kernels.inner import inner, lean, pointer_to
 
 TILE = 2048  # reports counted together; with three words each, they fit the first-level cache
 GROUP = 64  # tiles are padded to a multiple of this with reports that support no value, so that no loop has a tail
@@ -230,6 +230,57 @@ def _count_mul32(
                 x = _mul32(own[i], e, a, b, c)
                 hits = _add(hits, one if _subtract(x, low[i]) < width[i] else uint32(0))
             state[v] += hits
+
+
+def count_mul32_sorted(
+    addresses: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    seeds: npt.NDArray[np.uint32],
+    buckets: npt.NDArray[np.uint32],
+    shape: tuple[int, int],
+) -> None:
+    """Counts reports into several states, as `count_mul32`.
+
+    The state at `addresses[k]` receives the reports from the end before to `ends[k]`. `shape` is (d, g). The words of a
+    value are computed once for all reports, because a state may have few.
+    """
+    _count_mul32_sorted(addresses, ends, seeds, buckets, shape, _tiles(5))
+
+
+@lean
+def _count_mul32_sorted(
+    addresses: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    seeds: npt.NDArray[np.uint32],
+    buckets: npt.NDArray[np.uint32],
+    shape: tuple[int, int],
+    tiles: npt.NDArray[np.uint32],
+) -> None:
+    _wide()
+    d, g = shape
+    one = uint32(g if g < 1 else 1)  # as in `_count_mul32`
+    es, as_, bs, cs, hits = tiles[0], tiles[1], tiles[2], tiles[3], tiles[4]
+    whole, part, inverse = (1 << 32) // g, (1 << 32) % g, 1 / g
+    for start in range(0, d, TILE):
+        used = TILE if d - start > TILE else d - start
+        for v in range(used):
+            es[v], as_[v], bs[v], cs[v] = _words_of(start + v)
+        first = 0
+        for k in range(ends.size):
+            for v in range(used):
+                hits[v] = 0
+            for i in range(first, ends[k]):
+                r, seed = np.int64(buckets[i]), seeds[i]
+                low = r * whole + np.int64((r * part - 0.5) * inverse + 1.0)
+                after = (r + 1) * whole + np.int64(((r + 1) * part - 0.5) * inverse + 1.0)
+                low32, width = uint32(low), uint32(after - low)
+                for v in range(used):
+                    x = _mul32(seed, es[v], as_[v], bs[v], cs[v])
+                    hits[v] = _add(hits[v], one if _subtract(x, low32) < width else uint32(0))
+            first = ends[k]
+            counters = pointer_to(addresses[k])
+            for v in range(used):
+                counters[start + v] += hits[v]
 
 
 @inner

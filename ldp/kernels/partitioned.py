@@ -6,24 +6,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
+
+from ldp.kernels.inner import pointer_to
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
-
-
-def _pointer(_typing: Any, _address: Any) -> Any:
-    """Converts an address to a pointer, because a list of arrays is slower."""
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-    counters: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
-    return counters(types.intp), build
-
-
-_counters: Any = intrinsic(_pointer)
 
 
 @njit(cache=True, nogil=True)
@@ -44,7 +32,7 @@ def count_indices_partitioned(
     """
     first = 0
     for run in range(runs.shape[1]):
-        counters, own = _counters(addresses[runs[0, run]]), indices[first : runs[1, run]]
+        counters, own = pointer_to(addresses[runs[0, run]]), indices[first : runs[1, run]]
         for i in range(own.size):
             counters[own[i]] += 1
         first = runs[1, run]

@@ -180,6 +180,19 @@ class OLH(Oracle):
             state, reports["seed"].astype(np.uint32), reports["bucket"].astype(np.uint32), self.g
         )
 
+    def accumulate_sorted(
+        self, addresses: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], reports: npt.NDArray[np.void]
+    ) -> bool:
+        """Counts as `Oracle.accumulate_sorted`."""
+        import numpy as np
+
+        from ldp import kernels
+
+        if self.hash == "mul32":
+            seeds, buckets = reports["seed"].astype(np.uint32), reports["bucket"].astype(np.uint32)
+            kernels.count_mul32_sorted(addresses, ends, seeds, buckets, (self.domain_size, self.g))
+        return self.hash == "mul32"
+
 
 def best_g(E: Fraction) -> int:
     """Returns the g with the lowest variance, at most `MAX_G`; see `OLH`.

@@ -188,6 +188,19 @@ class Oracle(Described, ABC):
         arguments.check_reports(reports, self.report_dtype)
         self._accumulate(state, reports)
 
+    def accumulate_sorted(
+        self,
+        addresses: npt.NDArray[np.int64],  # noqa: ARG002
+        ends: npt.NDArray[np.int64],  # noqa: ARG002
+        reports: npt.NDArray[np.void],  # noqa: ARG002
+    ) -> bool:
+        """Counts checked reports into several states, if a kernel can.
+
+        The state at `addresses[k]` receives the reports from the end before to `ends[k]`. Returns False, without an
+        effect, if the protocol has no such kernel.
+        """
+        return False
+
     def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Returns the number of reports that support each value, as (d,) int64."""
         arguments.check_state(state, self.state_size)

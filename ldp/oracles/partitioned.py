@@ -44,29 +44,33 @@ def accumulate_partitioned(
         >>> one.tolist(), other.tolist()
         ([0, 0, 2], [1, 0, 0])
     """
-    if len(states) > 1 and [*oracle.fields] == ["index"]:
+    parts = [reports]
+    if len(states) > 1:
         check_reports(reports, oracle.report_dtype)
         for state in states:
             check_counting(state, oracle.state_size)
         addresses = np.array([kernels.address_of(state) for state in states])
-        kernels.count_indices_partitioned(addresses, runs, oracle.column(reports, "index"))
-        yield
-        return
-    for state, part in zip(states, together(reports, runs, len(states)), strict=True):
+        if [*oracle.fields] == ["index"]:
+            kernels.count_indices_partitioned(addresses, runs, oracle.column(reports, "index"))
+            yield
+            return
+        grouped, ends = _grouped(reports, runs, len(states))
+        if len(reports) <= most and oracle.accumulate_sorted(addresses, ends, grouped):
+            yield
+            return
+        parts = np.split(grouped, ends[:-1])
+    for state, part in zip(states, parts, strict=True):
         for first in range(0, len(part), most):
             oracle.accumulate_checked(state, part[first : first + most])
             yield
 
 
-def together(
+def _grouped(
     reports: npt.NDArray[np.void], runs: npt.NDArray[np.int64], m: int
-) -> list[npt.NDArray[np.void]]:
-    """Returns the reports of each of m states in order; copies only if m > 1."""
-    if m == 1:
-        return [reports]
+) -> tuple[npt.NDArray[np.void], npt.NDArray[np.int64]]:
+    """Returns a copy of the reports by state, and the end of each part."""
     out, ends = np.empty_like(reports), np.empty(m, np.int64)
     data = np.ascontiguousarray(reports).view(np.uint8)
     data.flags.writeable = False  # the type that `kernels.warm` compiles
     kernels.gather(data, reports.dtype.itemsize, runs, out.view(np.uint8), ends)
-    bounds = ends.tolist()
-    return [out[begin:end] for begin, end in zip([0, *bounds], bounds, strict=False)]
+    return out, ends

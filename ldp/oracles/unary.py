@@ -71,6 +71,15 @@ class UnaryEncoding(Oracle):
 
         kernels.count_bits(state, self.column(reports, "bits"))
 
+    def accumulate_sorted(
+        self, addresses: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], reports: npt.NDArray[np.void]
+    ) -> bool:
+        """Counts as `Oracle.accumulate_sorted`."""
+        from ldp import kernels
+
+        kernels.count_bits_sorted(addresses, ends, self.column(reports, "bits"), self.domain_size)
+        return True
+
     def _well_formed(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
         import numpy as np
 
