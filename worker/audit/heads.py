@@ -72,7 +72,7 @@ class Head:
     released: Released | None  # None if all counts are published
     fewest_new: tuple[frozenset[int], int]  # recorded sizes of increments, and the highest one in force
     documents: tuple[str, ...]  # fingerprints, the oldest first
-    retired: frozenset[str]  # fingerprints of the documents that are no longer accepted
+    retired: frozenset[str]  # fingerprints of the documents that any rule retires
     segments: Mapping[str, int] | None  # reports of the published segments; None without segments
     hidden: int  # reports of the others
     declared: frozenset[str]  # segments that rules name, and their prefixes
@@ -99,7 +99,13 @@ class Head:
             Released.of(document["released"]) if "released" in document else None,
             _fewest_new(document),
             tuple(one["fingerprint"] for one in document.get("documents", ())),
-            frozenset(one["fingerprint"] for one in document.get("documents", ()) if one["retired"]),
+            frozenset(
+                name
+                for rules in document["rules"].values()
+                for rule in rules
+                for name, (_, retired) in rule.get("documents", {}).items()
+                if retired
+            ),
             None if "segments" not in document else {**document["segments"]},
             int(document.get("hidden", 0)),
             frozenset(

@@ -40,7 +40,7 @@ def run(seed, segmented=False, **given):
     world.configured = documents[::-1]
     world.restart()
     live, time = documents[:1], 10 * SECOND
-    for step in range(120):
+    for step in range(150 if seed % 2 else 120):
         time += rng.randrange(150)
         document = rng.choice(live)
         segment = rng.choice(COUNTRIES) if document.segment else ""
@@ -58,6 +58,9 @@ def run(seed, segmented=False, **given):
         if step == 100:
             live = live[1:]
             world.record(documents={documents[0].fingerprint.hex(): Status(0, True)})
+        if step == 130:  # accepted again: its windows of before are those without it
+            live = [documents[0], *live]
+            world.record(documents={documents[0].fingerprint.hex(): Status(1, False)})
         if rng.randrange(8) == 0:
             world.tick()
         if rng.randrange(40) == 0:
