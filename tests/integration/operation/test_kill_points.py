@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.long.kills import points
+from tests.long.kills import points, runs
 from tests.long.kills.dying import Aim
 from tests.long.kills.points import Point
 from tests.long.kills.steps import ALONE, DELETED, FINAL
@@ -19,7 +19,7 @@ CHOSEN = [
 
 
 def test_a_worker_killed_at_any_step_loses_nothing(kafka, redis_url, tmp_path):
-    outcomes = points.run(CHOSEN, kafka, redis_url, tmp_path / "kills", 0, print)
+    outcomes = runs.run(CHOSEN, kafka, redis_url, tmp_path / "kills", 0, print)
     assert [outcome.point for outcome in outcomes] == CHOSEN
     assert outcomes[-1].finals > outcomes[-1].deleted > 0
 

@@ -72,7 +72,7 @@ class Fleet(World):
         return self.configure(file, documents=files, segments=segments, **more)
 
     def check(self, number, toml):
-        """Returns the exit code of `check --document`, and what it says of the document."""
+        """Returns the exit code of `check --document` and its texts about the document."""
         file = self.folder / f"{number}.json"
         found = self.command("check", "--config", toml, "--document", file, "--json")
         fingerprint = (self.first, self.second, self.third)[number - 1].fingerprint.hex()

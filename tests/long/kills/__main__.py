@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 from deploy.local.services import Services
-from tests.long.kills import points
+from tests.long.kills import points, runs
 from tests.support.fork_server import ForkServer
 from tests.support.harness import Forked
 
@@ -22,6 +22,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="for the order, the moments, and who dies")
     parser.add_argument("--only", default="", help="points that have this text, such as 'commit 5'")
     parser.add_argument("--most", type=int, default=1 << 30, help="how many")
+    parser.add_argument("--changing", action="store_true", help="only streams whose documents change")
     arguments = parser.parse_args()
     chosen = [point for point in points.points(arguments.seed) if arguments.only in str(point)]
     began = time.monotonic()
@@ -34,13 +35,14 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="ldp-kills.") as folder,
         ForkServer() as Forked.fork_server,
     ):
-        outcomes = points.run(
+        outcomes = runs.run(
             chosen[: arguments.most],
             services.kafka.address,
             services.redis.address,
             Path(folder),
             arguments.seed,
             say,
+            changing=arguments.changing,
         )
     took = sorted(outcome.seconds for outcome in outcomes)
     ways = Counter(f"{outcome.point.aim.turn}, {outcome.point.way}" for outcome in outcomes)

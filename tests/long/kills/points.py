@@ -11,7 +11,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -41,10 +41,6 @@ LAG_SECONDS = 120.0
 PARTITIONS = 6
 _ALIVE = {"fresh": 0, "joins": 1, "follows": 2, "runs": 1}
 """Number of workers that must count first."""
-FEWEST_NEW = 450
-"""m of every second stream; a pane has about 500 reports, so that some panes are released and others are not."""
-MOST = 12
-"""So many points at most on a stream that is not fresh: each audit reads all of its log."""
 _CALL_SECONDS = 0.004
 _LONG = {
     ("publish", 2): 0.4,
@@ -141,10 +137,12 @@ class Ground(World):
 
     worker = Dying
 
-    def __init__(self, kafka: str, redis_url: str, folder: Path, seed: int, fewest_new: int) -> None:
-        folder.mkdir(parents=True)
+    def __init__(
+        self, kafka: str, redis_url: str, folder: Path, seed: int, fewest_new: int, **more: Any
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self._fewest_new = fewest_new
-        more: dict[str, Any] = {"reports": EVENT_TIME, "rows": ROWS} | WINDOWED
+        more = {"reports": EVENT_TIME, "rows": ROWS} | WINDOWED | more
         super().__init__(kafka, redis_url, folder, partitions=PARTITIONS, **more)
         self._choice = random.Random(seed)
         self._counting: list[Worker] = []
@@ -169,6 +167,7 @@ class Ground(World):
 
     def kill(self, point: Point) -> Outcome:
         """Brings a worker to a point, and checks that the others recover."""
+        self.change(point.way)
         if missing := max(0, _ALIVE[point.way] - len(self._counting)):
             self._counting += self.join(missing)
         self.put(b"malformed", self._choice.randrange(PARTITIONS))
@@ -182,10 +181,17 @@ class Ground(World):
             self.expel([worker.member for worker in dead if worker.member])
         else:
             self._counting = self.join(1, dead)
+        self.changed()
         self._caught_up(ends)
         return Outcome(
             point, time.monotonic() - began, len(self.published.finals), len(self.published.deleted)
         )
+
+    def change(self, way: str) -> None:
+        """Changes the configuration before a kill; `Changing` does."""
+
+    def changed(self) -> None:
+        """Completes a change after a kill."""
 
     def _joining(self, aim: Aim) -> list[Worker]:
         known = self.members()
@@ -268,21 +274,3 @@ def _died(worker: Worker, aim: Aim) -> None:
     until(lambda: not worker.alive(), f"{worker.log.name} dies at {aim}")
     assert worker.process.returncode == -signal.SIGKILL
     assert len(worker.events("dying")) == 1
-
-
-def run(
-    chosen: Sequence[Point], kafka: str, redis_url: str, folder: Path, seed: int, say: Callable[[str], object]
-) -> list[Outcome]:
-    """Kills at each point, on a new stream for each fresh one; raises AssertionError with each violation."""
-    fresh = [point for point in chosen if point.way == "fresh"]
-    others = [point for point in chosen if point.way != "fresh"]
-    outcomes, streams = list[Outcome](), max(len(fresh), -(-len(others) // MOST))
-    for number in range(streams):
-        fewest_new = FEWEST_NEW * (number % 2)
-        with Ground(kafka, redis_url, folder / f"stream-{number + 1}", seed + number, fewest_new) as ground:
-            for point in [*fresh[number : number + 1], *others[number::streams]]:
-                say(f"{len(outcomes) + 1}/{len(chosen)} {point}")
-                outcomes.append(ground.kill(point))
-                say(str(outcomes[-1]))
-            ground.finish()
-    return outcomes

@@ -107,10 +107,11 @@ def _window(key: str) -> str:
 def _assert_headers(parts: Sequence[Message], sequence: int, more: Mapping[str, str]) -> None:
     """Asserts that messages belong to one snapshot."""
     (identity,) = {message.headers["snapshot"] for message in parts}
+    assert parts[0].headers["schema"] in ("1", "2")  # 2 is a population of several documents
     for message in parts:
         assert message.headers == {
             "content-type": message.headers["content-type"],
-            "schema": "1",
+            "schema": parts[0].headers["schema"],
             "sequence": str(sequence),
             "parts": str(len(parts)),
             "snapshot": identity,

@@ -231,6 +231,11 @@ class World:
         d = self.stream.oracle.domain_size
         return self.stream.oracle.perturb(np.minimum(rng.geometric(0.2, n) - 1, d - 1), rng=rng)
 
+    def draw_record(self, n: int, rng: np.random.Generator) -> tuple[bytes, Reports]:
+        """Returns a record of n users, and its reports."""
+        drawn = self.draw(n, rng)
+        return frames.encode(self.stream, drawn), drawn
+
     def put(
         self,
         value: bytes | None,
@@ -346,7 +351,7 @@ class World:
     def assert_audit_equal(self, *, whole: bool = False) -> None:
         """Asserts that the audit finds no difference; whole: and no lag."""
         verdict = self.audit()
-        assert verdict.difference is None
+        assert verdict.difference is None, verdict.difference
         if whole:
             assert (verdict.lag, verdict.reports) == (0, self.n)
 
@@ -408,8 +413,7 @@ class Sending:
         producer = self._world.open_producer()
         while not self._stop.wait(self._pause):
             for _ in range(5):
-                drawn = self._world.draw(self._reports, rng)
-                value = frames.encode(self._world.stream, drawn)
+                value, drawn = self._world.draw_record(self._reports, rng)
                 partition = turn.randrange(self._world.partitions)
                 self._sent.futures.append(self._world.put(value, partition, producer, self._when(turn)))
                 self._sent.reports.append(drawn)

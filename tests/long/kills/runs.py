@@ -1,0 +1,42 @@
+"""Runs the kill points on streams of three kinds."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from tests.long.kills.changing import Changing
+from tests.long.kills.points import Ground, Outcome, Point
+
+FEWEST_NEW = 450
+"""m of every third stream; a pane has about 500 reports, so that some panes are released and others are not."""
+MOST = 12
+"""So many points at most on a stream that is not fresh: each audit reads all of its log."""
+
+
+def run(
+    chosen: Sequence[Point],
+    kafka: str,
+    redis_url: str,
+    folder: Path,
+    seed: int,
+    say: Callable[[str], object],
+    *,
+    changing: bool = False,
+) -> list[Outcome]:
+    """Kills at each point, on a new stream for each fresh one; raises AssertionError with each violation.
+
+    A stream has one document, limits its increments, or changes its documents; changing: all streams do.
+    """
+    fresh = [point for point in chosen if point.way == "fresh"]
+    others = [point for point in chosen if point.way != "fresh"]
+    outcomes, streams = list[Outcome](), max(len(fresh), -(-len(others) // MOST))
+    for number in range(streams):
+        at, kind = folder / f"stream-{number + 1}", 2 if changing else number % 3
+        made = Changing if kind == 2 else partial(Ground, fewest_new=FEWEST_NEW * kind)
+        with made(kafka, redis_url, at, seed + number) as ground:
+            for point in [*fresh[number : number + 1], *others[number::streams]]:
+                say(f"{len(outcomes) + 1}/{len(chosen)} {point}")
+                outcomes.append(ground.kill(point))
+                say(str(outcomes[-1]))
+            ground.finish()
+    return outcomes
