@@ -11,7 +11,7 @@ import ldp
 from ldp import snapshot
 from ldp.consistency import METHODS
 from ldp.fleet import FleetEstimate
-from ldp.snapshot import ALL_TIME, LATE, Cut, Message, Period, Recommended, Row, Snapshot
+from ldp.snapshot import ALL_TIME, LATE, Message, Period, Recommended, Row, Snapshot
 from worker.counting.head import named
 from worker.publishing import window_progress
 from worker.publishing.planning import Content, Plan
@@ -86,9 +86,10 @@ def take(
     counted = plan.counted()
     rest_ratio = counted.rest_ratio(plan.recorded.segments)
     cut = replace(plan.cut, progress=after, rows=planned.rows, methods=_recorded(content.methods))
-    of = _taker(plan, content, replace(cut, **_by_segment(plan, counted, content)))
+    cut = replace(cut, **_by_segment(plan, counted, content))
+    of = _taker(plan, content)
     whole = partial(
-        of, fleet, queries=content.queries, methods=content.methods, lineage=named(fleet, lineage)
+        of, fleet, cut=cut, queries=content.queries, methods=content.methods, lineage=named(fleet, lineage)
     )
     estimate = counted.estimate()
     taken = whole(estimate=estimate, recommended=recommended)
@@ -96,7 +97,10 @@ def take(
     former = [method for method in head.methods if method not in content.methods]
     messages = snapshot.encode(taken) + snapshot.delete_window(taken, taken.window, former)
     sent, finals = [*planned.of(taken), *planned.stale], list[tuple[Period, Estimated]]()
-    published = _Parts(plan, content, of, taken, dict(parts), heartbeat)
+    # the published rules omit the first document of the stream, which can be another one than that of a part
+    rules = {p: [rule.as_json() for rule in state.rules] for p, state in plan.stored.states.items()}
+    of_part = partial(of, cut=replace(cut, rules=rules))
+    published = _Parts(plan, content, of_part, taken, dict(parts), heartbeat)
     messages += published.of_all_time(counted)
     for one in (*plan.without_window, *due):
         heartbeat()
@@ -117,11 +121,10 @@ def take(
     return Taken(taken, messages, sent, estimate, finals, published.reports, rest_ratio)
 
 
-def _taker(plan: Plan, content: Content, cut: Cut) -> partial[Snapshot]:
+def _taker(plan: Plan, content: Content) -> partial[Snapshot]:
     """Returns a function that takes a snapshot of the stream or a part."""
     return partial(
         _take_rounded,
-        cut=cut,
         sequence=plan.head.sequence + 1,
         level=content.level,
         identity=uuid4().hex,

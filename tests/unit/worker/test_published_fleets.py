@@ -150,7 +150,7 @@ def test_a_stream_of_one_document_has_no_parts() -> None:
 
 def test_the_head_keeps_the_order_of_its_documents() -> None:
     """Documents that are new together are appended, the oldest of the configuration first."""
-    world = Fleet((NEW,), windows=False)
+    world = Fleet((NEW,), windows=False, parts_fewest=1)
     world.count(0, NEW, 1, 0)
     world.tick()
     assert world.read().labels == NEW.labels
@@ -165,6 +165,8 @@ def test_the_head_keeps_the_order_of_its_documents() -> None:
     world.tick()
     assert world.read().labels == ("blue", "grey", "red", "pink", "green", "cyan")
     world.demand(world.read())
+    (part,) = world.read(f"fleet@{NAMES[0]}").documents
+    assert part["partitions"] == 1
 
 
 def test_the_head_has_the_newest_status_of_each_document() -> None:
