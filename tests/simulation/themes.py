@@ -186,7 +186,7 @@ _FLEETS = {
         partitions=(1, 4), imports=True),
     # more documents are configured than there may be
     "crowded": Theme({"rebalance": 0.02, "crash": 0.003, "grow": (0.0, 0.003)}, **_FLEET, windows=(None, _TIGHT[1]),
-        changes=4, stops=0.2, most_documents=3),
+        changes=4, stops=0.2, most_documents=2),
     # the last configuration has another document in the place of all
     "edited": Theme({"rebalance": 0.02, "crash": 0.003, "lost_mirror": (0.0, 0.9)}, **_FLEET,
         windows=(None, _TIGHT[1]), changes=3, stops=0.2, edited=True),
