@@ -6,6 +6,8 @@ from pathlib import Path
 
 import ldp
 from ldp.arguments import as_integer
+from ldp.segments import prefixes
+from ldp.snapshot import part_of
 from worker.config.documents import fleet_of
 from worker.config.faults import ConfigError, refuse_doubles
 from worker.config.redaction import said
@@ -48,6 +50,15 @@ class Served:
     def stream(self) -> ldp.Stream:
         """The newest document, which new clients hold."""
         return self.fleet.documents[0]
+
+    @property
+    def parts(self) -> list[str]:
+        """The names of the parts that the configuration declares."""
+        documents = self.fleet.documents if len(self.fleet.documents) > 1 else ()
+        segments = {prefix for name in self.configured.segments for prefix in prefixes(name)}
+        return [part_of(self.name, document=each.fingerprint.hex()) for each in documents] + [
+            part_of(self.name, segment=each) for each in sorted(segments)
+        ]
 
     @property
     def cost(self) -> Cost | None:

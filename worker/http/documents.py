@@ -26,6 +26,7 @@ _OF_ALL_BODIES = (
         "published",
         "snapshot",
         "document",
+        "documents",
         "standard_error",
         "level",
         "chunks",
@@ -165,7 +166,8 @@ def excerpt(
         *(body["frequencies"][values] for body in bodies.values()),
         *(leading[end][values] for end in ENDS if end in leading),
     ]
-    drawn = np.concatenate(shown) if len(values) else np.zeros(1)
+    drawn = np.concatenate(shown)
+    drawn = drawn[~np.isnan(drawn)] if not np.isnan(drawn).all() else np.zeros(1)  # unknown labels
     head = _head(snapshot)
     left_out = ("offsets", "rules", "documents", "floors", "windows", "reached", "released")
     return {
@@ -179,9 +181,15 @@ def excerpt(
         "offset": offset,
         "values": _rows(snapshot, leading, bodies, values),
         "range": [float(drawn.min()), float(drawn.max())],
+        "documents": [_document(one) for one in snapshot.documents] if snapshot.is_population else [],
         "queries": [_set(snapshot, bodies, leading, i) for i in range(len(leading["queries"]))],
         "top": [_top(snapshot, bodies, leading, i) for i in range(len(leading["top"]))],
     }
+
+
+def _document(entry: Mapping[str, Any]) -> dict[str, Any]:
+    parameters = {name: entry["document"].get(name) for name in ("protocol", "epsilon")}
+    return {"fingerprint": entry["fingerprint"], "reports": entry["reports"]} | parameters
 
 
 def _matching(snapshot: Snapshot, find: str, size: int) -> np.ndarray:
@@ -198,7 +206,9 @@ def _rows(
 ) -> list[dict[str, Any]]:
     labels = snapshot.labels
     vectors = {
-        name: np.asarray(leading[name])[values].tolist() for name in (*ENDS, TOLERANCE) if name in leading
+        name: np.asarray(leading[name])[values].tolist()
+        for name in (*ENDS, TOLERANCE, "known")
+        if name in leading
     }
     answers = {method: body["frequencies"][values].tolist() for method, body in bodies.items()}
     return [

@@ -82,10 +82,11 @@ class Page:
         streams: Streams,
         snapshots: Follower,
         names: Iterable[str],
+        parts: Iterable[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._streams, self._snapshots, self._names = streams, snapshots, list(names)
-        self._clock = clock
+        self._parts, self._clock = frozenset(parts), clock
 
     def answer(self, target: str, known: str = "") -> Answer | None:
         """Returns the answer to a GET request; None for an unknown path.
@@ -128,6 +129,8 @@ class Page:
                 snapshot = self._snapshots.read(stream, there)
             except (NotRead, NewerSchema) as error:
                 raise _unread(error) from None
+            if of == "population" and snapshot.is_population:
+                raise Refused(HTTPStatus.BAD_REQUEST, f"of=population given; {stream} has several documents")
             methods = _methods(query, list(snapshot.bodies))
             if form == "snapshot":
                 return documents.whole(snapshot, methods)
@@ -157,7 +160,7 @@ class Page:
         names = [stream] if stream else self._names
         # not in the generator: the client requests a snapshot next, and needs all events after this point
         seen = self._there(names, window) if self._snapshots.wait(0) else {}
-        return self._events(names, window, seen)
+        return self._events(names, window, seen, stream)
 
     def _there(self, names: list[str], window: str) -> dict[tuple[str, Key], IndexEntry]:
         """Returns the streams' snapshots; an empty `window` selects all windows."""
@@ -169,9 +172,9 @@ class Page:
         }
 
     def _events(
-        self, names: list[str], window: str, seen: dict[tuple[str, Key], IndexEntry]
+        self, names: list[str], window: str, seen: dict[tuple[str, Key], IndexEntry], part: str
     ) -> Iterator[bytes]:
-        streams = self._streams.document()
+        streams = self._streams.document(part)
         yield _event("streams", _brief(streams))
         sent_at = read_at = self._clock()
         while True:
@@ -189,7 +192,7 @@ class Page:
             now = self._clock()
             if now - read_at >= STREAMS_SECONDS:
                 read_at = now
-                if (newer := self._streams.document()) != streams:
+                if (newer := self._streams.document(part)) != streams:
                     streams = newer
                     news.append(_event("streams", _brief(streams)))
             if not news and now - sent_at >= KEEP_ALIVE_SECONDS:
@@ -200,7 +203,7 @@ class Page:
 
     def _check(self, stream: str, window: str, start: int | None) -> None:
         """Raises `Refused` for an unknown stream, or a start without a window."""
-        if stream not in self._names:
+        if stream not in self._names and stream not in self._parts:
             there = ", ".join(self._names)
             raise Refused(
                 HTTPStatus.NOT_FOUND, f"stream {_short(stream)} given; the streams are {there}", windows=[]
@@ -251,9 +254,15 @@ def _news(event: str, which: tuple[str, Key], entry: IndexEntry) -> bytes:
 def _brief(document: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Limits each stream's windows to the newest `MOST_WINDOWS`."""
     return [
-        stream | {"available": {name: some[-MOST_WINDOWS:] for name, some in stream["available"].items()}}
+        stream
+        | ({"part": _newest(stream["part"])} if "part" in stream else {})
+        | _newest({"available": stream["available"]})
         for stream in document
     ]
+
+
+def _newest(listed: dict[str, Any]) -> dict[str, Any]:
+    return listed | {"available": {name: some[-MOST_WINDOWS:] for name, some in listed["available"].items()}}
 
 
 def _event(name: str, document: object) -> bytes:

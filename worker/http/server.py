@@ -305,7 +305,8 @@ def listen(
     if http.page:
         follower = Follower(config, on_passed=on_passed)
         streams = Streams(config, registry, ready, follower)
-        page = Page(streams, follower, [served.name for served in config.streams])
+        parts = [part for served in config.streams for part in served.parts]
+        page = Page(streams, follower, [served.name for served in config.streams], parts)
     try:
         return HttpServer(
             http.host, http.port, registry, healthy, ready, page, frozenset({http.host, *http.names})

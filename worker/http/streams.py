@@ -10,7 +10,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from ldp.oracles.explicit import ExplicitChannel
-from ldp.snapshot import LATE
+from ldp.snapshot import LATE, part_of, whole_of
 from worker.config import Config, Served
 from worker.kafka.snapshots.follower import Follower
 from worker.kafka.snapshots.index import IndexEntry, Key
@@ -62,11 +62,19 @@ class Streams:
         self._counted: tuple[float, dict[str, _Counted]] | None = None
         self._before: deque[tuple[float, dict[str, float]]] = deque()
 
-    def document(self) -> list[dict[str, Any]]:
-        """Returns the document of each stream, in the configuration's order."""
+    def document(self, part: str = "") -> list[dict[str, Any]]:
+        """Returns the document of each stream, in the configuration's order.
+
+        `part`: the name of a part, whose windows are listed, too.
+        """
         counted = self._count()
         states = _states(self._ready()[1])
-        return [self._stream(served, counted, states) for served in self._config.streams]
+        streams = [self._stream(served, counted, states) for served in self._config.streams]
+        for stream in streams:
+            if part and whole_of(part) == stream["name"] != part:
+                there = {key: entry for key, entry in self._snapshots.newest(part).items() if entry.methods}
+                stream["part"] = {"name": part, "available": _available(stream["windows"], there)}
+        return streams
 
     def _stream(
         self, served: Served, all_counted: Mapping[str, _Counted], states: Mapping[str, str]
@@ -93,6 +101,8 @@ class Streams:
             "privacy_loss": None if head is None else head.fields.get("privacy_loss"),
             "newest": None if newest is None else _newest(newest),
             "available": _available(names, there),
+            "parts": [] if head is None else _parts(stream.name, head),
+            "hidden": 0 if head is None else head.fields.get("hidden", 0),
         }
 
     def _count(self) -> dict[str, _Counted]:
@@ -176,6 +186,19 @@ def _states(facts: Facts) -> dict[str, str]:
 
 def _newest(entry: IndexEntry) -> dict[str, Any]:
     return {name: entry.fields.get(name) for name in ("sequence", "reports", "complete", "standard_error")}
+
+
+def _parts(stream: str, head: IndexEntry) -> list[dict[str, Any]]:
+    """Returns the documents, if there are several, and the published segments."""
+    documents, segments = head.fields.get("documents", {}), head.fields.get("segments", {})
+    return [
+        {"name": part_of(stream, document=name), "document": name} | facts
+        for name, facts in documents.items()
+        if len(documents) > 1
+    ] + [
+        {"name": part_of(stream, segment=name), "segment": name, "reports": reports}
+        for name, reports in segments.items()
+    ]
 
 
 def _available(names: list[str], there: Mapping[Key, IndexEntry]) -> dict[str, list[Any]]:

@@ -11,19 +11,21 @@ const COLUMNS = [
   { name: "plot" },
   { name: "number", title: "Estimate" },
   { name: "users", title: "Estimated users" },
+  { name: "known", title: "Reports, n" },
   { name: "interval", title: "Interval" },
   { name: "tolerance", title: "Poisoning tolerance" },
   { name: "recommended", title: "Recommended" },
 ];
 
 /**
- * Draws rows {key, rank?, label, set?, fraction, users, low?, high?, tolerance?, recommended?}, with fractions or null.
+ * Draws rows {key, rank?, label, set?, fraction, users, known?, low?, high?, tolerance?, recommended?}, with fractions or null.
  * Columns without contents are omitted. Bars repeat the numbers, so screen readers skip the bars.
  */
 export function drawBars(table, { rows, digits, caption, interval, what = "Value" }) {
   const scale = scaleOver(rows.flatMap((row) => [row.fraction, row.low, row.high]));
   const has = {
     rank: rows.some((row) => row.rank !== undefined),
+    known: rows.some((row) => row.known !== undefined),
     interval: rows.some((row) => row.low !== undefined && row.low !== null),
     tolerance: rows.some((row) => row.tolerance !== undefined),
     recommended: rows.some((row) => row.recommended !== undefined),
@@ -112,10 +114,13 @@ function updateRow(node, row, scale, digits) {
         drawWhisker(cell.querySelector(".whisker"), scale, row.low, row.high);
         break;
       case "number":
-        write(cell, share(row.fraction, digits));
+        write(cell, row.known === 0 ? "unknown" : share(row.fraction, digits));
         break;
       case "users":
         write(cell, row.users);
+        break;
+      case "known":
+        write(cell, count(row.known));
         break;
       case "interval":
         write(cell, between(row.low, row.high, digits));

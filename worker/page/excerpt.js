@@ -45,8 +45,11 @@ function milliseconds(date) {
 
 function drawNumbers(excerpt, { digits }) {
   const { window, document: parameters } = excerpt;
-  const epsilon = excerpt.epsilon ?? parameters.epsilon;
-  write(byId("facts"), `${shown(parameters.protocol).toUpperCase()} · ${count(excerpt.domain_size)} values`);
+  const { documents = [] } = excerpt;
+  const several = documents.map((document) => document.epsilon).toSorted((a, b) => quotient(b) - quotient(a));
+  const epsilon = several[0] ?? excerpt.epsilon ?? parameters.epsilon;
+  const what = several.length > 0 ? `${count(several.length)} documents` : shown(parameters.protocol).toUpperCase();
+  write(byId("facts"), `${what} · ${count(excerpt.domain_size)} values`);
   write(byId("reports"), count(excerpt.reports));
   const withheld = excerpt.withheld ? ` ${count(excerpt.withheld)} more reports are withheld, because their panes have too few.` : "";
   write(byId("reports-means"), `${periodText(window)}.${withheld} A device may send several reports.`);
@@ -106,7 +109,8 @@ function drawChoices(excerpt, { method, anytime, sides, level }, go) {
     { value: "reports", text: "among reports" },
     { value: "population", text: "in the population" },
   ];
-  choices(byId("covered"), !sides && hasIntervals(excerpt) ? covered : [], of, (other) => go({ of: other }));
+  const one = (excerpt.documents ?? []).length === 0;
+  choices(byId("covered"), one && !sides && hasIntervals(excerpt) ? covered : [], of, (other) => go({ of: other }));
   const options = methods.map((name) => ({ value: name, text: name, means: MEANS[name] ?? "a published method." }));
   choices(byId("methods"), options, method, (name) => go({ method: name }));
   byId("choice").hidden = sides || methods.length < 2;
@@ -184,7 +188,8 @@ function drawValues(excerpt, place, { method, anytime, sides, digits, level }) {
       key: at,
       rank: offset + at + 1,
       label: labelOf(row),
-      ...estimated(excerpt, row.frequencies[method]),
+      ...estimated({ ...excerpt, reports: row.known ?? excerpt.reports }, row.frequencies[method]),
+      known: row.known,
       ...ends(row, anytime),
       tolerance: row.poisoning_tolerance,
     }));
@@ -220,7 +225,8 @@ function drawQueries(excerpt, { method, anytime, sides, digits, level }) {
       key: query.name,
       label: query.name,
       set: setOf(query, query.labels),
-      ...estimated(excerpt, query.answers[method]),
+      ...estimated({ ...excerpt, reports: query.known ?? excerpt.reports }, query.answers[method]),
+      known: query.known,
       ...ends(query, anytime),
       tolerance: query.poisoning_tolerance,
       recommended: query.recommended?.method,
@@ -230,7 +236,9 @@ function drawQueries(excerpt, { method, anytime, sides, digits, level }) {
     const interval = intervalTitle({ method, anytime, level });
     drawBars(byId("queries"), { rows: filled, digits, caption, what: "Query", interval });
   }
-  write(byId("questions-means"), recommendedText([...queries, ...top]));
+  const several = (excerpt.documents ?? []).length > 0;
+  const none = "No method is recommended for a stream of several documents.";
+  write(byId("questions-means"), several ? none : recommendedText([...queries, ...top]));
 }
 
 function recommendedText(all) {

@@ -6,6 +6,7 @@ import { byId, keyed, make, reveal, write } from "./dom.js";
 import { PAGE, drawExcerpt, summaryOf } from "./excerpt.js";
 import { parse } from "./json.js";
 import { Live } from "./live.js";
+import { drawParts, find, wholeOf } from "./parts.js";
 import { drawAlarm, drawCounting, drawReaders, drawStreams, forgetWaits, noteStreams } from "./streams.js";
 import { age, shown } from "./text.js";
 import { drawWindows } from "./windows.js";
@@ -84,7 +85,7 @@ function arrive(next) {
 /** Selects an existing stream and window name if the URL has none. */
 function settle() {
   if (streams !== null && streams.length > 0) {
-    const stream = place.stream === "" ? streams[0] : streams.find(({ name }) => name === place.stream);
+    const stream = place.stream === "" ? streams[0] : find(streams, place.stream);
     if (stream !== undefined && place.stream === "") place = { ...place, stream: stream.name };
     if (stream !== undefined && place.window === FIRST.window && !stream.windows.includes(FIRST.window)) {
       place = { ...place, window: stream.windows[0] };
@@ -96,16 +97,17 @@ function settle() {
 
 function drawList() {
   if (streams === null) return;
-  drawStreams(streams, place.stream);
+  drawStreams(streams, wholeOf(place.stream));
   const title = place.stream === "" ? "No streams" : shown(place.stream);
   write(byId("title"), title);
   document.title = `${title} · ldp-worker`;
-  const stream = streams.find(({ name }) => name === place.stream);
+  const stream = find(streams, place.stream);
   byId("counting").hidden = stream === undefined;
   drawAge();
   if (stream !== undefined) {
     drawCounting(stream);
     drawReaders(stream);
+    drawParts(stream, place.stream);
     drawWindows(stream, place, go);
   }
   const back = byId("back");
@@ -198,7 +200,7 @@ function draw() {
 
 /** Shows the age of the snapshot, and an alarm if it is late. */
 function drawAge() {
-  drawAlarm(streams?.find(({ name }) => name === place.stream));
+  drawAlarm((streams === null ? undefined : find(streams, place.stream)));
   if (excerpt !== null) write(byId("age"), excerpt.published === undefined ? "—" : age(now() - excerpt.published));
 }
 
@@ -215,7 +217,7 @@ function announce() {
 }
 
 function noteGone(refusal) {
-  const stream = streams.find(({ name }) => name === place.stream);
+  const stream = find(streams, place.stream);
   if (stream === undefined) {
     const others = streams.map(({ name }) => [shown(name), { ...FIRST, stream: name }]);
     note(`This worker serves no stream named ${shown(place.stream)}.`, "", others);

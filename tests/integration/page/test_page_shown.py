@@ -529,6 +529,88 @@ def with_windows(standin):
     standin.snapshots["colours", "6h", str(BEGIN)] = collected(n=1000, **SIX)
 
 
+def with_parts(standin):
+    """Adds two documents and a segment; returns the names of a document and of the segment."""
+    old, new, segment = "colours@9f86d081", "colours@8e9f39d0", "colours:DE"
+    standin.streams[0] |= {
+        "parts": [
+            {"name": old, "document": "9f86d081", "reports": 4_000, "retired": True},
+            {"name": new, "document": "8e9f39d0", "reports": 6_000, "retired": False},
+            {"name": segment, "segment": "DE", "reports": 3_000},
+        ],
+        "hidden": 7_000,
+    }
+    documents = [
+        {"fingerprint": "9f86d081", "reports": 4_000, "protocol": "grr", "epsilon": "1/2"},
+        {"fingerprint": "8e9f39d0", "reports": 6_000, "protocol": "oue", "epsilon": "2"},
+    ]
+    whole = collected()
+    ends = whole.ends | {"known": [10_000, 10_000, 4_000, 6_000, 0]}
+    ends |= {name: [*ends[name][:4], None] for name in ("low", "high")}
+    methods = {name: [*vector[:4], None] for name, vector in whole.methods.items()}
+    several = {"documents": documents, "document": {}, "range": [0, 1]}
+    queries = [query | {"recommended": None} for query in whole.queries]
+    standin.snapshots["colours", "all", ""] = Population(
+        methods, COLOURS, ends, whole.said | several, queries
+    )
+    standin.snapshots[old, "all", ""] = collected(n=4000)
+    standin.snapshots[segment, "all", ""] = collected(n=3000)
+    return old, segment
+
+
+class Population(Shown):
+    """A snapshot of several documents, whose last label is unknown."""
+
+    def excerpt(self, asked):
+        known = {name: vector[:-1] for name, vector in self.methods.items()}
+        labels = self.labels[:-1]
+        found = Shown(known, labels, self.ends, self.said, self.queries).excerpt(asked)
+        methods = dict.fromkeys(self.methods)
+        last = {name: vector[-1] for name, vector in self.ends.items()}
+        found["values"].append(
+            {"value": len(labels), "label": self.labels[-1], "frequencies": methods} | last
+        )
+        return found
+
+
+def test_documents_and_segments_are_selected_like_streams(standin, chromium):
+    old, segment = with_parts(standin)
+    with page_of(chromium) as page:
+        open_at(page, standin)
+        expect(page.locator("#facts")).to_have_text("2 documents · 4 values")
+        expect(page.locator("#epsilon")).to_have_text("2")
+        widths = page.locator("#shares span").evaluate_all("spans => spans.map((span) => span.style.width)")
+        assert widths == ["40%", "60%"]
+        assert page.locator("#documents li").all_inner_texts() == [
+            "All reports",
+            "9f86d081 40.0\u00a0% · 4,000 reports · retired",
+            "8e9f39d0 60.0\u00a0% · 6,000 reports",
+        ]
+        assert page.locator("#segments li").all_inner_texts() == ["DE 3,000 reports"]
+        expect(page.locator("#parts-means")).to_have_text("7,000 reports are in no segment of this list.")
+        assert cells(page, "values", "label")[-1] == "beige"
+        assert cells(page, "values", "number")[-1] == "unknown"
+        assert sorted(cells(page, "values", "known")) == sorted(["10,000", "10,000", "4,000", "6,000", "0"])
+        expect(page.locator("#covered")).to_be_hidden()
+        means = "No method is recommended for a stream of several documents."
+        expect(page.locator("#questions-means")).to_have_text(means)
+        assert axe.violations(page) == {}
+        page.get_by_role("link", name="9f86d081").click()
+        expect(page.locator("#reports")).to_have_text("4,000")
+        assert page.url.endswith("#stream=colours%409f86d081")
+        expect(page.locator("#title")).to_have_text(old)
+        expect(page.locator("#documents [aria-current]")).to_have_text("9f86d081")
+        expect(page.locator("#streams [aria-current]")).to_contain_text("colours")
+        expect(page.locator("#values thead .known")).to_have_count(0)
+        assert "streams/colours%409f86d081/values.csv" in page.locator("#csv").get_attribute("href")
+        page.get_by_role("link", name="DE").click()
+        expect(page.locator("#reports")).to_have_text("3,000")
+        page.go_back()
+        expect(page.locator("#reports")).to_have_text("4,000")
+        open_at(page, standin, stream=segment)
+        expect(page.locator("#reports")).to_have_text("3,000")
+
+
 @pytest.mark.long
 def test_late_and_withheld_reports_are_named(standin, chromium):
     with_windows(standin)

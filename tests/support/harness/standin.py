@@ -110,6 +110,8 @@ class Standin:
             "accepted": 10_000,
             "newest": {"sequence": 1, "reports": 10_000, "complete": True, "standard_error": 0.0123},
             "available": {"all": [None]},
+            "parts": [],
+            "hidden": 0,
         } | said
 
     def __enter__(self) -> Self:

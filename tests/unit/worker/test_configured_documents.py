@@ -175,6 +175,8 @@ def test_documents_and_segments_are_configured(tmp_path):
         old.fingerprint.hex(): Status(2, retired=True),
     }
     assert names.segments == {"DE": Status(2), "US:4.3": Status(2), "US:4.2": Status(2, retired=True)}
+    segments = [f"{served.name}:{each}" for each in ("DE", "US", "US:4.2", "US:4.3")]
+    assert served.parts == [f"{served.name}@{each.fingerprint.hex()}" for each in (new, old)] + segments
     assert configured(tmp_path, f'{INLINE}segment = "country:app"').stream == old
     cells = len(Segments(["DE", "US:4.3", "US:4.2"]).cells)
     assert [*served.cell_bytes.values()] == 2 * [8 * 3 * cells]

@@ -45,6 +45,7 @@ CONFIG = parse(
         )
     )
 )
+PARTS = [snapshot.part_of("s", segment="DE"), f"s@{CONFIG.streams[0].stream.fingerprint.hex()}"]
 S, T = (served.stream for served in CONFIG.streams)
 QUERIES = (ldp.query.SetQuery("two", (0, 2)), ldp.query.TopQuery("most", 2))
 CLOSED = {"1h": Closed(0, (), ())}
@@ -190,7 +191,8 @@ def paged(log, metrics, idle=300.0, kind=Patient):
     """A page, and what follows the topic for it."""
     follower = kind(CONFIG, log.connect, idle)
     try:
-        yield Page(Streams(CONFIG, metrics.registry, ready, follower), follower, ["s", "t.2"]), follower
+        streams = Streams(CONFIG, metrics.registry, ready, follower)
+        yield Page(streams, follower, ["s", "t.2"], PARTS), follower
     finally:
         follower._idle_seconds = 0.0  # without further requests
 
@@ -329,10 +331,77 @@ def test_streams_are_listed_with_their_progress(served, log):
                 for n in (1, 2)
             ],
         },
+        "parts": [],
+        "hidden": 0,
     }
     assert {reason: n for reason, n in s["rejected"].items() if n} == {"json": 3}
     assert (t["state"], t["newest"], t["lag"], t["available"]) == ("joining", None, None, {"all": []})
     assert t["published"] is None
+
+
+OLDER = ldp.Stream("s", ldp.OUE("1", 2), (LABELS[0], "violet"))
+FLEET = ldp.Fleet((S, OLDER))
+
+
+@pytest.fixture
+def declared(monkeypatch):
+    parts = property(lambda served: PARTS if served.name == "s" else [])
+    monkeypatch.setattr("worker.config.Served.parts", parts)
+
+
+@pytest.fixture
+def parted(declared, served, log):
+    """A topic with a stream of two documents and one segment; returns the port and the snapshot."""
+    estimates = [S.oracle.estimate([5, 4, 3, 8], 20), OLDER.oracle.estimate([6, 3], 10)]
+    cut = Cut({0: 30}, {}, progress=CLOSED, segments={"DE": 12}, hidden=18)
+    common = {"cut": cut, "sequence": 4, "identity": f"{4:032x}", "published": 4000}
+    whole = snapshot.take(FLEET, FLEET.estimate(estimates), **common)
+    segment = FLEET.estimate([S.oracle.estimate([3, 3, 3, 3], 12), None])
+    parts = [
+        snapshot.take(FLEET, segment, part=PARTS[0], methods=["base"], **common),
+        snapshot.take(S, estimates[0], part=PARTS[1], methods=["base"], **common),
+        snapshot.take(S, estimates[0], part=PARTS[1], methods=["base"], window=hour(1, final=True), **common),
+    ]
+    log.publish(whole, *parts)
+    until(lambda: said(served, "/streams")[0]["newest"], "the topic is read")
+    return served, whole
+
+
+def test_a_stream_lists_its_parts_and_serves_them(parted, listen):
+    port, _ = parted
+    stream, _ = said(port, "/streams")
+    assert stream["parts"] == [
+        {"name": PARTS[1], "document": S.fingerprint.hex(), "reports": 20, "retired": False},
+        {"name": f"s@{OLDER.fingerprint.hex()}", "document": OLDER.fingerprint.hex(), "reports": 10}
+        | {"retired": False},
+        {"name": "s:DE", "segment": "DE", "reports": 12},
+    ]
+    assert stream["hidden"] == 18
+    events = listen(f"/events?stream={quote(PARTS[1])}&window=1h")
+    (part,) = until(lambda: [listed[0]["part"] for listed in events.of("streams")], "the streams")
+    assert part["name"] == PARTS[1]
+    assert [one["start"] for one in part["available"]["1h"]] == [HOUR]
+    excerpt = said(port, f"/streams/{quote(PARTS[1])}/excerpt")
+    assert (excerpt["stream"], excerpt["reports"], excerpt["documents"]) == (PARTS[1], 20, [])
+    assert said(port, "/streams/s:DE/snapshot")["reports"] == 12
+    assert ask(port, "/streams/s:FR/excerpt").status == 404
+
+
+def test_unknown_labels_of_a_population_are_null(parted):
+    port, whole = parted
+    excerpt = said(port, "/streams/s:DE/excerpt?sort=value")
+    assert [row["label"] for row in excerpt["values"]] == [*LABELS, "violet"]
+    violet = excerpt["values"][-1]
+    assert {*violet["frequencies"].values(), violet["low"], violet["high"]} == {None}
+    assert [row["known"] for row in excerpt["values"]] == [12, 12, 12, 12, 0]
+    excerpt = said(port, "/streams/s/excerpt?sort=value")
+    assert [row["known"] for row in excerpt["values"]] == [30, 20, 20, 20, 10]
+    assert [one["epsilon"] for one in excerpt["documents"]] == ["1/1", "1/1"]
+    for row, share in zip(excerpt["values"], whole.bodies["base"].frequencies, strict=True):
+        assert row["frequencies"]["base"] == share
+    assert "documents" not in said(port, "/streams/s/snapshot")["methods"]["base"]
+    refused = ask(port, "/streams/s/excerpt?of=population")
+    assert (refused.status, "several documents" in refused.body.decode()) == (400, True)
 
 
 def test_late_is_served_as_a_window_without_times(served, log):
@@ -792,7 +861,7 @@ def test_events_list_the_newest_of_many_windows(served, listen, log, monkeypatch
 def test_a_slow_reader_of_a_large_event_is_not_dropped(log, metrics, monkeypatch):
     """Two megabytes for a line of 500 kB/s: all of it takes longer than a piece may."""
     monkeypatch.setattr(connections, "STALLED_SECONDS", 2.0)
-    monkeypatch.setattr(Streams, "document", lambda self: [{"text": "x" * 2_000_000, "available": {}}])
+    monkeypatch.setattr(Streams, "document", lambda self, part: [{"text": "x" * 2_000_000, "available": {}}])
     with (
         serving(log, metrics) as (port, _),
         socket.socket() as connection,
@@ -901,7 +970,9 @@ def test_a_reader_that_ignores_events_is_dropped(log, metrics, monkeypatch):
     monkeypatch.setattr("worker.http.page.TURN_SECONDS", 0.001)
     monkeypatch.setattr("worker.http.page.STREAMS_SECONDS", 0.0)
     monkeypatch.setattr(
-        Streams, "document", lambda self: [{"text": "x" * 100_000, "at": time.monotonic(), "available": {}}]
+        Streams,
+        "document",
+        lambda self, part: [{"text": "x" * 100_000, "at": time.monotonic(), "available": {}}],
     )
     with (
         serving(log, metrics) as (port, _),
@@ -995,7 +1066,7 @@ def test_probes_and_metrics_accept_any_host_name(served):
 
 def test_events_start_at_once_and_disable_proxy_buffering(served, monkeypatch):
     """nginx passes on what a head forbids it to gather; the first byte comes before anything is read."""
-    monkeypatch.setattr(Streams, "document", lambda self: time.sleep(WAIT))
+    monkeypatch.setattr(Streams, "document", lambda self, part="": time.sleep(WAIT))
     with socket.create_connection(("127.0.0.1", served), timeout=WAIT / 2) as connection:
         connection.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
         with connection.makefile("rb") as answer:

@@ -46,7 +46,7 @@ class _Wanted:
 
 
 class Follower:
-    """The newest snapshots of all streams of a configuration."""
+    """The newest snapshots of all configured streams and their parts."""
 
     def __init__(
         self,
@@ -56,7 +56,9 @@ class Follower:
         on_passed: reading.OnPassed = reading.ignore,
     ) -> None:
         self._partition = TopicPartition(config.snapshots.topic, PARTITION)
-        self._most = {served.name: most_kept(served) for served in config.streams}
+        self._most = {
+            name: most_kept(served) for served in config.streams for name in (served.name, *served.parts)
+        }
         self._settings, self._idle_seconds = config.kafka.client(), idle_seconds
         self._connect, self._on_passed = consumer or self._consumer, on_passed
         self._changed = threading.Condition()

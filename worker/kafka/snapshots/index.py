@@ -154,7 +154,7 @@ class SnapshotIndex:
             first, _ = (offset, offset) if rest == "domain" else self._labels.get(stream, (offset, offset))
             self._labels[stream] = first, offset
         elif rest == "head":
-            part.fields |= _shared_fields(value, window, mark)
+            part.fields |= _shared_fields(value, window, mark) | _parts(orjson.loads(value))
         elif 0 < len(name) <= _LONGEST_NAME and not chunk and len(part.methods) < _MOST_METHODS:
             if not part.methods:  # all bodies have the same shared fields
                 part.fields = _shared_fields(value, window, mark) | part.fields
@@ -245,6 +245,16 @@ def _lists(head: IndexEntry, stream: str, entry: IndexEntry) -> bool:
     if starts and start not in starts:
         return False
     return entry.fields["sequence"] < listed["sequence"] or own
+
+
+def _parts(head: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a head's documents and segments, with their reports."""
+    documents = {
+        str(one["fingerprint"]): {"reports": int(one["reports"]), "retired": bool(one["retired"])}
+        for one in head.get("documents", ())
+    }
+    segments = {str(name): int(reports) for name, reports in head.get("segments", {}).items()}
+    return {"documents": documents, "segments": segments, "hidden": int(head.get("hidden", 0))}
 
 
 def _shared_fields(value: bytes, window: Period, mark: tuple[bytes | None, bytes | None]) -> dict[str, Any]:
