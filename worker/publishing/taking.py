@@ -11,7 +11,7 @@ import ldp
 from ldp import snapshot
 from ldp.consistency import METHODS
 from ldp.fleet import FleetEstimate
-from ldp.snapshot import ALL_TIME, LATE, Message, Period, Recommended, Row, Snapshot
+from ldp.snapshot import ALL_TIME, LATE, Cut, Message, Period, Recommended, Row, Snapshot
 from worker.counting.head import named
 from worker.publishing import window_progress
 from worker.publishing.planning import Content, Plan
@@ -97,10 +97,7 @@ def take(
     former = [method for method in head.methods if method not in content.methods]
     messages = snapshot.encode(taken) + snapshot.delete_window(taken, taken.window, former)
     sent, finals = [*planned.of(taken), *planned.stale], list[tuple[Period, Estimated]]()
-    # the published rules omit the first document of the stream, which can be another one than that of a part
-    rules = {p: [rule.as_json() for rule in state.rules] for p, state in plan.stored.states.items()}
-    of_part = partial(of, cut=replace(cut, rules=rules))
-    published = _Parts(plan, content, of_part, taken, dict(parts), heartbeat)
+    published = _Parts(plan, content, _of_part(of, plan, cut), taken, dict(parts), heartbeat)
     messages += published.of_all_time(counted)
     for one in (*plan.without_window, *due):
         heartbeat()
@@ -131,6 +128,15 @@ def _taker(plan: Plan, content: Content) -> partial[Snapshot]:
         published=_now(),
         fewest=content.parts_fewest,
     )
+
+
+def _of_part(of: partial[Snapshot], plan: Plan, cut: Cut) -> partial[Snapshot]:
+    """Returns a function that takes a snapshot of a part.
+
+    The published rules omit the first document of the stream, which can be another one than that of the part.
+    """
+    rules = {p: [rule.as_json() for rule in state.rules] for p, state in plan.stored.states.items()}
+    return partial(of, cut=replace(cut, rules=rules))
 
 
 def _by_segment(plan: Plan, counted: Counted, content: Content) -> dict[str, Any]:
