@@ -33,6 +33,9 @@ from ldp.terminal import echo, echo_json
     metavar="KEY=VALUE,...",
     help="Limit on the reports of a unit, such as unit=device,reports=1,period=24h,noise=fresh,horizon=365d.",
 )
+@click.option(
+    "--segment", metavar="TEXT", help="Names of the levels of the segment that reports carry, such as country:app."
+)
 def document(
     protocol: str,
     epsilon: str | None,
@@ -40,6 +43,7 @@ def document(
     domain_size: int,
     parameters: tuple[str, ...],
     privacy: str | None,
+    segment: str | None,
 ) -> None:
     """Write the public document of a stream, which clients need.
 
@@ -76,7 +80,7 @@ def document(
             own[key] = int(value) if value.isascii() and value.isdigit() else value
         made = oracle(protocol, epsilon, domain_size, **own)
         declared = None if privacy is None else Declaration.from_document(_pairs(privacy))
-        stream = Stream(NAME, made, None if labels is None else tuple(labels), declared)
+        stream = Stream(NAME, made, None if labels is None else tuple(labels), declared, segment)
     except (TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     if isinstance(stream.oracle, ExplicitChannel):
