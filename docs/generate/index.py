@@ -7,10 +7,11 @@ from docs.generate.markdown import GENERATED
 
 DOCS = Path(__file__).parents[1]
 SHELVES = {
-    "tutorials": ("Tutorials: learn by doing", "install first-stream files-only notebook"),
+    "tutorials": ("Tutorials: learn by doing", "install first-stream change-and-slice files-only notebook"),
     "guides": (
         "Guides: solve one task",
         "send-reports receive-reports javascript-client read-snapshots choose-a-protocol choose-a-method windows"
+        " segments"
         " databases spark-and-beam browsers-and-explicit-channels client-conformance poisoning",
     ),
     "operate": (

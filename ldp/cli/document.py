@@ -34,7 +34,9 @@ from ldp.terminal import echo, echo_json
     help="Limit on the reports of a unit, such as unit=device,reports=1,period=24h,noise=fresh,horizon=365d.",
 )
 @click.option(
-    "--segment", metavar="TEXT", help="Names of the levels of the segment that reports carry, such as country:app."
+    "--segment",
+    metavar="TEXT",
+    help="Names of the levels of the segment that reports carry, such as country:app.",
 )
 def document(
     protocol: str,

@@ -100,6 +100,7 @@ BLOCKS = {
     "reference/configuration-streams": {"documents =": "tests/unit/worker/test_configured_documents.py"},
     "reference/http-api": {"location /": "is a part of the reader's configuration of nginx"},
     "reference/state-files": {"ldp aggregate": READER},
+    "tutorials/change-and-slice": {"": READER},
     "tutorials/files-only": {
         "{ yes red": "tests/long/packaging/__main__.py",
         "file:": "tests/unit/ldp/test_files.py",

