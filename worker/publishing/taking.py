@@ -101,8 +101,7 @@ def take(
     messages += published.of_all_time(counted)
     for one in (*plan.without_window, *due):
         heartbeat()
-        counted = plan.counted(one.period)
-        is_complete = plan.is_complete(one)
+        counted, is_complete = plan.counted(one.period), plan.is_complete(one)
         result = counted.estimate()
         of_window = whole(estimate=result, window=one.period, complete=is_complete)
         of_window = replace(of_window, withheld=counted.left_out())

@@ -212,7 +212,7 @@ def test_check_reads_every_key_and_every_variable(
 ) -> None:
     for name, value in laid_out(overlay, tmp_path).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(check_kafka, "look", lambda *_: ([], None, {}))  # without a listener
+    monkeypatch.setattr(check_kafka, "look", lambda *_: ([], None, {}, {}))  # without a listener
     monkeypatch.setattr(check_redis, "look", lambda *_: [])
     done = CliRunner().invoke(cli.cli, ["check", "--json"])
     said = {finding["subject"]: finding for finding in json.loads(done.stdout)}
