@@ -150,7 +150,9 @@ class Ground(World):
 
     def configure(self, file: str, *more: Mapping[str, Any], **changes: Any) -> Path:
         """Writes a configuration with the stream's m."""
-        return super().configure(file, *more, snapshots={"fewest_new": self._fewest_new}, **changes)
+        return super().configure(
+            file, *more, snapshots={"fewest_new": self._fewest_new, "parts_fewest": 1}, **changes
+        )
 
     def __enter__(self) -> Self:
         super().__enter__()
