@@ -101,8 +101,13 @@ def _named(served: Served, document: ldp.Stream) -> str:
 
 def _summary(config: Config) -> str:
     streams = ", ".join(
-        f"{_named(served, one)} ({one.oracle.name}, {one.oracle.promise}, d = {one.oracle.domain_size})"
+        f"{served.name} ({'; '.join(_described(served, one) for one in _live(served))})"
         for served in config.streams
-        for one in _live(served)
     )
     return f"read; group {config.group}, serving {streams}"
+
+
+def _described(served: Served, document: ldp.Stream) -> str:
+    several = len(served.fleet.documents) > 1
+    name = f"document {document.fingerprint.hex()}: " if several else ""
+    return f"{name}{document.oracle.name}, {document.oracle.promise}, d = {document.oracle.domain_size}"
