@@ -29,7 +29,7 @@ RUN /opt/ldp-worker/bin/pip install --no-cache-dir --no-deps /wheels/*.whl \
         /opt/ldp-worker/lib/python3.*/site-packages/worker/kafka/decoding/*.py \
         /opt/ldp-worker/lib/python3.*/site-packages/worker/counting/*.py \
     && /opt/ldp-worker/bin/python -c 'from ldp import kernels; from worker.counting import lateness; \
-        from worker.kafka.decoding import records; kernels.warm(); lateness.warm(); records.warm(); \
+        from worker.kafka.decoding import records; kernels.warm(); lateness.warm(); lateness.warm_spread(); records.warm(); \
         records.warm_codecs()'
 # Bill of materials of the Python packages, with licences. Debian's packages have their licences in /usr/share/doc.
 COPY deploy/image deploy/image

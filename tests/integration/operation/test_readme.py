@@ -168,7 +168,8 @@ class Changes:
             self.configure(shell)
             check = self.next()
             printed = shell.run(f"! {check}")
-            assert all(line in printed for line in self.next("text").splitlines())
+            expected = self.next("text").splitlines()
+            assert [line for line in expected if line not in printed] == [], printed
         with shell.terminal(run) as log:
             send, watch = self.next().splitlines()
             until(lambda: "publisher.opened" in log(), "the claims")

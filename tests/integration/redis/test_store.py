@@ -486,7 +486,7 @@ def test_a_key_of_another_type_is_lost_state_to_each_reader(client, stream, coun
     for read in [lambda: counts.peek(0), *readers] if wrong == "metadata" else readers:
         with pytest.raises(StateLost, match="another type"):
             read()
-    checked = check._metadata(client, cast(Any, SimpleNamespace(stream=SimpleNamespace(name=stream))), 2)
+    checked = check._metadata(client, cast(Any, SimpleNamespace(name=stream)), 2)
     assert [isinstance(checked[p], StateLost) for p in (0, 1)] == [wrong == "metadata", False]
     if wrong == "metadata":
         assert counts.compare(0, held[0]) is Answer.LINEAGE

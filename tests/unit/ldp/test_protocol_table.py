@@ -14,7 +14,7 @@ def test_every_protocol_has_a_row():
     rows = re.findall(r"^\| `(\w+)` \|", SECTION, re.MULTILINE)
     assert rows == ["protocol", *ORACLES]
     keys = page("reference/configuration-streams")
-    (listed,) = re.findall(r"^\| `streams\.protocol` .* required \| (.+) \|$", keys, re.MULTILINE)
+    (listed,) = re.findall(r"^\| `streams\.protocol` .*? \| (Protocol .+) Required", keys, re.MULTILINE)
     assert re.findall(r"`(\w+)`", listed) == list(PROTOCOLS)
 
 
