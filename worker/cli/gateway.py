@@ -1,5 +1,6 @@
 """Command `gateway`: accepts uploads over HTTP."""
 
+import os
 import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -24,4 +25,6 @@ def gateway(config: "Config") -> int:
     from worker.service import gateway as service
 
     logs.configure(config.log_level)
-    return service.run(config)
+    code = service.run(config)
+    # a thread of granian can outlive the server, and abort the process while the interpreter ends
+    os._exit(code)
