@@ -58,7 +58,9 @@ class Parts:
         else:
             assert "segments" not in head, "segments of the head"
         parts = {key.split("/")[0] for key in self.sent} - {name}
-        assert parts <= self.due.keys(), f"parts of what nobody recorded: {parts - self.due.keys()}"
+        assert parts <= self.due.keys(), (
+            f"parts without a recorded document or segment: {parts - self.due.keys()}"
+        )
         for part, (documents, segment) in self.due.items():
             self._all_time(part, documents, segment, support)
 
@@ -114,7 +116,7 @@ class Parts:
     ) -> None:
         """Checks that a message has the estimate of exactly these counts.
 
-        The share of a label is known among the reports of the documents that have it, each of which weighs the same.
+        The share of a label is among the reports of the documents that have it. Every report has the same weight.
         """
         counts = {name: self.counters.of(support, name, segment) for name in documents}
         reports = sum(map(sum, counts.values()))

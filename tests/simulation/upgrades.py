@@ -1,6 +1,6 @@
 """Upgrades of a stream as its operator sees them: configurations, restarts, partitions and reports in random order.
 
-Nothing fails here. After each step, the workers settle. The model is that of the guide for operators. A listed document
+No fault is injected. After each step, the workers settle. The model is the guide for operators. A listed document
 counts from the restart on, and a retired document no longer counts. A reader assembles the published messages.
 """
 

@@ -21,7 +21,7 @@ def key_in(state: PartitionState, pane: str = "all") -> CellKey:
 
 
 def naming(stream: ldp.Stream, rules: Sequence[Rule]) -> list[Rule]:
-    """Returns rules of which the first names the stream's document."""
+    """Returns rules; the first one names the stream's document."""
     return [replace(rules[0], documents={stream.fingerprint.hex(): Status()}), *rules[1:]]
 
 

@@ -22,7 +22,7 @@ from worker.counting.windows import Windowing
 
 OLD = ldp.Stream("s", ldp.GRR("1", 3), ["red", "blue", "grey"])
 NEW = ldp.Stream("s", ldp.OUE("2", 3), ["blue", "green", "red"])
-# two documents of which the SHA-256 begins with the same four bytes
+# the SHA-256 of these two documents begins with the same four bytes
 COLLIDING = [ldp.Stream("s", ldp.GRR("1", 2), ["no", f"yes {i}"]) for i in (42406, 49502)]
 
 

@@ -114,7 +114,7 @@ def broken(rng):
 
 
 def log(rng, n=150):
-    """(timestamp, value) of records, some of which are late or malformed."""
+    """(timestamp, value) of records; some are late or malformed."""
     times = [1_000_000 + 700 * i - rng.randrange(1, 30_000) * rng.randrange(2) for i in range(n)]
     return [(at, broken(rng) if rng.randrange(5) == 0 else record(rng, rng.choice(MARKS))) for at in times]
 
