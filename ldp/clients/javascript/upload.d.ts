@@ -2,7 +2,7 @@
 export class Refused extends Error {
   constructor(status: number, reason: string);
   readonly status: number;
-  /** Reason of a status 400, such as `fingerprint`; else empty. */
+  /** Reason of a status 400, such as `fingerprint`, or the name of its problem type; else empty. */
   readonly reason: string;
 }
 
@@ -11,7 +11,8 @@ export class Refused extends Error {
  *
  * @param url `https://HOST/v1/streams/NAME/reports`
  * @param frame from `Client`
+ * @param send sends each try, `fetch` by default; `oblivious` of `ldp-client/ohttp` sends through a relay
  * @throws Refused if the gateway refused the upload
  * @throws DOMException with the name TimeoutError if no try succeeded; another call could count the upload twice
  */
-export function upload(url: string | URL, frame: Uint8Array): Promise<void>;
+export function upload(url: string | URL, frame: Uint8Array, send?: (request: Request) => Promise<Response>): Promise<void>;

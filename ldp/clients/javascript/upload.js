@@ -22,11 +22,12 @@ export class Refused extends Error {
  *
  * @param url `https://HOST/v1/streams/NAME/reports`
  * @param frame from `Client`
+ * @param send sends each try; `oblivious` of `ohttp.js` sends through a relay
  * @throws Refused if the gateway refused the upload
  * @throws DOMException with the name TimeoutError if no try succeeded; another call could count the upload twice
  * @throws TypeError if the URL is not valid
  */
-export async function upload(url, frame) {
+export async function upload(url, frame, send = fetch) {
   const id = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0"));
   const options = {
     method: "POST",
@@ -40,11 +41,11 @@ export async function upload(url, frame) {
   const inTime = (elapsed) => elapsed >= 0 && elapsed < RETRY_FOR; // a clock that went back does not extend the time
   for (let pause = 1000; inTime(Date.now() - first); pause *= 2) {
     const request = new Request(url, { ...options, signal: AbortSignal.timeout(TIMEOUT) });
-    const answer = await fetch(request).catch(() => null);
+    const answer = await send(request).catch(() => null);
     if (answer?.status === 202) return;
     if (answer && answer.status !== 408 && answer.status !== 429 && answer.status < 500) {
-      const { reason = "" } = await answer.json().catch(() => ({}));
-      throw new Refused(answer.status, reason);
+      const problem = await answer.json().catch(() => null);
+      throw new Refused(answer.status, problem?.reason ?? String(problem?.type).split("#")[1] ?? "");
     }
     const asked = 1000 * (Number(answer?.headers.get("Retry-After")) || 0);
     const wait = Math.min(LONGEST_PAUSE, Math.max(asked, pause * (0.5 + Math.random() / 2)));

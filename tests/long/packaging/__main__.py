@@ -201,13 +201,17 @@ def without_installing(wheel: Path, folder: Path) -> None:
 TYPESCRIPT = """
 import { Client, fingerprintOf } from "ldp-client";
 import { unaryFrame } from "ldp-client/browsers";
+import { oblivious } from "ldp-client/ohttp";
+import { upload } from "ldp-client/upload";
 import colours from "./colours.json" with { type: "json" };
 import topics from "./topics.json" with { type: "json" };
 
 const client = new Client(colours);
 const frames: Uint8Array[] = client.pack([client.report("red"), client.report(1)], 2);
 const fingerprint: Uint8Array = fingerprintOf(colours);
-console.log(frames[0].length + fingerprint.length + unaryFrame(topics, "0100").length);
+const send = (keys: Uint8Array) => oblivious("https://relay.example/", keys);
+const uploaded = (keys: Uint8Array): Promise<void> => upload("https://a.example/", keys, send(keys));
+console.log(uploaded.length + frames[0].length + fingerprint.length + unaryFrame(topics, "0100").length);
 """
 
 
@@ -225,8 +229,17 @@ def javascript(_wheel: Path, folder: Path) -> None:
         (folder / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
     (folder / "package.json").write_text('{"type": "module"}', encoding="utf-8")
     (folder / "program.ts").write_text(TYPESCRIPT, encoding="utf-8")
-    done = run("npm", "install", "--no-audit", "--no-fund", packed, "typescript@5.9.3", folder=folder)
-    must(done.code == 0, "npm installs the tarball and TypeScript", done)
+    done = run(
+        "npm",
+        "install",
+        "--no-audit",
+        "--no-fund",
+        packed,
+        "typescript@5.9.3",
+        "@hpke/core@1.9.0",
+        folder=folder,
+    )
+    must(done.code == 0, "npm installs the tarball, its optional peer and TypeScript", done)
     options = (
         "--strict",
         "--module",
@@ -240,7 +253,7 @@ def javascript(_wheel: Path, folder: Path) -> None:
     done = run("npx", "tsc", *options, "program.ts", folder=folder)
     must(done.code == 0, "the program compiles", done)
     done = run("node", "program.js", folder=folder)
-    must((done.code, done.out) == (0, "17\n"), "the program runs", done)
+    must((done.code, done.out) == (0, "18\n"), "the program runs", done)
 
 
 def main() -> None:
