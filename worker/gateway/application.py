@@ -9,25 +9,38 @@ import hashlib
 import json
 import re
 import secrets
+import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from email.utils import formatdate
+from types import MappingProxyType
 from typing import Protocol
+from urllib.parse import unquote
 
 import numpy as np
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import Message
 
 from ldp import frames
 from worker.config.schema import Gateway
 from worker.config.streams import Served
+from worker.gateway import binary, ohttp
 from worker.shuffling.uploads import ID_BYTES
 
 _KEY = "idempotency-key"
+_PATH = re.compile("/v1/streams/([^/]+)/(reports|document)")
 _TYPES = frozenset({"application/octet-stream", "application/json"})
+_SEALED = frozenset({"message/ohttp-req"})
+_PROBLEMS = {"ohttp-key": "no key opens this request", "date": "the Date is missing or not within 10 minutes"}
+"""Types of problem (RFC 9458, sections 5.3 and 6.5.2), with their titles."""
+_MOST_DIFFERENCE = 600  # Seconds between an encapsulated request's Date and the gateway's clock
 _LONGEST_RETRY = 10  # Most seconds of Retry-After, which is random so that clients do not return together
 
 
@@ -48,11 +61,28 @@ class _Refused(HTTPException):
         super().__init__(status)
         self.outcome, self.reason = outcome, reason
 
+    def answer(self) -> Response:
+        """Returns the answer as a response."""
+        headers = dict[str, str]()
+        if self.status_code == 503:
+            headers["Retry-After"] = str(1 + secrets.randbelow(_LONGEST_RETRY))
+        if self.reason == "date":
+            headers["Date"] = formatdate(usegmt=True)
+        if self.reason in _PROBLEMS:
+            kind = f"https://iana.org/assignments/http-problem-types#{self.reason}"
+            problem = {"type": kind, "title": _PROBLEMS[self.reason]}
+            return JSONResponse(problem, 400, headers, "application/problem+json")
+        if self.reason:
+            return JSONResponse({"reason": self.reason}, self.status_code)
+        return Response(None, self.status_code, headers)
+
 
 class Application:
     """The gateway's HTTP application, for one event loop.
 
     `streams`: streams with an intake, by name. `count`: called with a stream's name and the outcome of each upload.
+    `keys`: keys of oblivious HTTP by id, the current one first. `count_sealed`: called with the key's id and the
+    outcome of each encapsulated request.
     """
 
     def __init__(
@@ -61,8 +91,11 @@ class Application:
         limits: Gateway,
         sender: Sender,
         count: Callable[[str, str], object] = lambda _, __: None,
+        keys: Mapping[int, ohttp.Key] = MappingProxyType({}),
+        count_sealed: Callable[[str, str], object] = lambda _, __: None,
     ) -> None:
         self._streams, self._limits, self._sender, self._count = streams, limits, sender, count
+        self._keys, self._count_sealed = keys, count_sealed
         self._documents = {
             name: json.dumps(served.stream.document(), ensure_ascii=False).encode()
             for name, served in streams.items()
@@ -84,11 +117,67 @@ class Application:
             Route("/v1/streams/{stream}/reports", self._upload, methods=["POST"]),
             Route("/v1/streams/{stream}/document", self._document, methods=["GET"]),
         ]
+        if self._keys:
+            routes.append(Route("/ohttp", self._ohttp, methods=["POST"]))
+            routes.append(Route("/ohttp-keys", self._ohttp_keys, methods=["GET"]))
         return Starlette(
             routes=routes,
             middleware=[cors] if origins else [],
             exception_handlers={_Refused: _refusal},  # type: ignore[dict-item]  # a handler of a subclass
         )
+
+    async def _ohttp_keys(self, _: Request) -> Response:
+        current = next(iter(self._keys.values()))
+        return Response(current.published, media_type="application/ohttp-keys")
+
+    async def _ohttp(self, request: Request) -> Response:
+        """Decrypts a request, answers it, and encrypts the answer (RFC 9458)."""
+        key, outcome = "unknown", "disconnected"
+        try:
+            self._reserve()
+            try:
+                body = await self._body(request, _SEALED)
+            finally:
+                self._release()
+            try:
+                opened = ohttp.opened(self._keys, body)
+            except ohttp.UnopenedError:
+                raise _Refused(400, "key", "ohttp-key") from None
+            key = str(opened.key.id)
+            try:
+                inner = _checked(opened.message)
+            except _Refused as refused:
+                outcome, answer = refused.outcome, refused.answer()
+            else:
+                outcome, answer = "answered", await self._answered(inner)
+            response = binary.write_response(answer.status_code, answer.raw_headers, bytes(answer.body))
+        except _Refused as refused:
+            outcome = refused.outcome
+            raise
+        finally:
+            self._count_sealed(key, outcome)
+        return Response(opened.seal(response), media_type="message/ohttp-res")
+
+    async def _answered(self, inner: binary.BinaryRequest) -> Response:
+        """Answers a decrypted request like one in plain HTTP."""
+        handlers = {("POST", "reports"): self._upload, ("GET", "document"): self._document}
+        found = _PATH.fullmatch(inner.path.partition("?")[0])
+        handler = handlers.get((inner.method, found[2])) if found else None
+        if found is None or handler is None:
+            return Response(None, 404)
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": inner.content}
+
+        params = {"stream": unquote(found[1])}
+        try:
+            return await handler(
+                Request({"type": "http", "headers": inner.fields, "path_params": params}, receive)
+            )
+        except _Refused as refused:
+            return refused.answer()
+        except HTTPException as refused:
+            return Response(None, refused.status_code)
 
     async def _document(self, request: Request) -> Response:
         body = self._documents.get(request.path_params["stream"])
@@ -114,23 +203,19 @@ class Application:
         return Response(None, 202)
 
     async def _forward(self, served: Served, request: Request) -> str:
-        # Step 1.
-        reserved = self._limits.max_body_bytes
-        if self.inflight + reserved > self._limits.max_inflight_bytes:
-            raise _Refused(503, "refused")
-        self.inflight += reserved
+        self._reserve()
         try:
             key = _id(request)
-            body = await self._body(request)
+            body = await self._body(request, _TYPES)
             # Step 4.
-            frame = self._checked(served, body)
+            frame = self._framed(served, body)
             acknowledged = asyncio.get_running_loop().create_future()
             self._send(served, key, frame, acknowledged)
         except BaseException:
-            self.inflight -= reserved
+            self._release()
             raise
         # Step 6.
-        acknowledged.add_done_callback(lambda _: self._release(reserved))
+        acknowledged.add_done_callback(lambda _: self._release())
         try:
             async with asyncio.timeout(self._limits.timeout_seconds):
                 good = await asyncio.shield(acknowledged)
@@ -140,8 +225,14 @@ class Application:
             raise _Refused(503, "refused")
         return "accepted"
 
-    def _release(self, reserved: int) -> None:
-        self.inflight -= reserved
+    def _reserve(self) -> None:
+        # Step 1.
+        if self.inflight + self._limits.max_body_bytes > self._limits.max_inflight_bytes:
+            raise _Refused(503, "refused")
+        self.inflight += self._limits.max_body_bytes
+
+    def _release(self) -> None:
+        self.inflight -= self._limits.max_body_bytes
 
     def _send(self, served: Served, key: bytes, frame: bytes, acknowledged: "asyncio.Future[bool]") -> None:
         loop = asyncio.get_running_loop()
@@ -153,9 +244,9 @@ class Application:
         # Step 5.
         self._sender.send(str(served.intake), key, frame, done)
 
-    async def _body(self, request: Request) -> bytes:
+    async def _body(self, request: Request, types: frozenset[str]) -> bytes:
         # Step 2.
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() not in _TYPES:
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() not in types:
             raise _Refused(415, "rejected")
         most, body = self._limits.max_body_bytes, bytearray()
         try:
@@ -170,7 +261,7 @@ class Application:
             raise _Refused(400, "disconnected") from None
         return bytes(body)
 
-    def _checked(self, served: Served, body: bytes) -> bytes:
+    def _framed(self, served: Served, body: bytes) -> bytes:
         """Returns the upload as one binary frame."""
         ends = np.array([len(body)])
         decoded = frames.decode(
@@ -191,10 +282,30 @@ def _id(request: Request) -> bytes:
     return bytes.fromhex(given)
 
 
+def _checked(message: bytes) -> binary.BinaryRequest:
+    """Parses a decrypted request.
+
+    Requires a Date near the gateway's clock, and an id in each upload. A relay can therefore repeat an upload for 10
+    minutes only, and the shuffler drops the duplicates.
+    """
+    try:
+        request = binary.read_request(message)
+    except binary.MalformedError:
+        raise _Refused(400, "malformed", "message") from None
+    # Step 3.
+    headers = Headers(raw=request.fields)
+    try:
+        (text,) = headers.getlist("date")
+        date = datetime.strptime(text, "%a, %d %b %Y %H:%M:%S GMT").replace(tzinfo=UTC)
+        near = abs(date.timestamp() - time.time()) <= _MOST_DIFFERENCE
+    except ValueError:
+        near = False
+    if not near:
+        raise _Refused(400, "date", "date")
+    if request.method == "POST" and _KEY not in headers:
+        raise _Refused(400, "malformed", _KEY)
+    return request
+
+
 async def _refusal(_: Request, refused: _Refused) -> Response:
-    headers = (
-        {"Retry-After": str(1 + secrets.randbelow(_LONGEST_RETRY))} if refused.status_code == 503 else {}
-    )
-    if refused.reason:
-        return JSONResponse({"reason": refused.reason}, refused.status_code)
-    return Response(None, refused.status_code, headers)
+    return refused.answer()

@@ -37,7 +37,7 @@ BILL = sbom.bill(metadata.distribution("ldp-worker"), LOCK)
 
 FREE = {
     *("0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSD-3-Clause-Open-MPI"),
-    *("CC0-1.0", "LLVM-exception", "MIT", "PSF-2.0", "Zlib"),
+    *("CC0-1.0", "LLVM-exception", "MIT", "MIT-0", "PSF-2.0", "Zlib"),
 }
 """SPDX identifiers that require only that the licence text is included."""
 COPYLEFT = {

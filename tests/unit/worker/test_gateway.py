@@ -3,7 +3,7 @@
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -46,11 +46,16 @@ class Intake:
 class Gate:
     """An application, its intake and what it counts."""
 
-    def __init__(self, answer=True, **limits):
+    def __init__(self, answer=True, keys=MappingProxyType({}), count_sealed=None, **limits):
         self.intake, self.counted = Intake(answer), []
         table = Gateway(**({"timeout_seconds": 1.0} | limits))
         self.application = Application(
-            {"colours": SERVED}, table, self.intake, lambda *each: self.counted.append(each)
+            {"colours": SERVED},
+            table,
+            self.intake,
+            lambda *each: self.counted.append(each),
+            keys,
+            count_sealed,
         )
         self.asgi = self.application.asgi()
 
