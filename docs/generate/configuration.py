@@ -41,7 +41,7 @@ def worker() -> str:
         redis=_page(tables["redis"]),
         http=_page(tables["http"]),
         outputs=_page(outputs),
-        uploads=_page(tables["gateway"] + tables["shuffle"]),
+        uploads=_page(tables["gateway"] + keys(schema.Ohttp, "gateway.ohttp.") + tables["shuffle"]),
     )
 
 

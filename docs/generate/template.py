@@ -14,6 +14,7 @@ _TABLES: dict[str, type[schema.Table]] = {
     name: type(field.default) for name, field in schema.File.model_fields.items() if not field.description
 } | {
     "": schema.File,
+    "gateway.ohttp": schema.Ohttp,
     "streams": schema.StreamTable,
     "streams.queries": schema.QueryTable,
 }

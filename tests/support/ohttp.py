@@ -40,7 +40,7 @@ def piece(value):
 
 
 def write_request(method, path, fields, content=b"", known=True):
-    """Returns a request, padded to a multiple of 256 bytes; of indeterminate length in two chunks."""
+    """Returns a request with padding. Content of indeterminate length has two chunks."""
     control = b"".join(piece(each) for each in (method, b"https", b"reports.example.org", path))
     lines = b"".join(piece(name) + piece(value) for name, value in fields)
     if known:

@@ -4,7 +4,8 @@ Only `kafka.look` and `redis.look` connect. The `assess_...` functions need no c
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import ldp
@@ -12,6 +13,7 @@ from ldp.privacy.summary import DELTA, LINES, READERS, as_text, readers_as_text,
 from worker.check import kafka, machine, redis
 from worker.check.finding import Finding, Level
 from worker.config import Config, Served
+from worker.config.redaction import shown_path
 
 __all__ = ["Finding", "Level", "findings", "recorded_documents"]
 
@@ -33,6 +35,7 @@ def findings(
         *assess_streams(config),
         *assess_privacy(config),
         machine.assess_cache(os.environ.get("NUMBA_CACHE_DIR"), machine.cache_folder()),
+        *assess_keys(config.gateway.ohttp.key_files),
     ]
     in_kafka, cluster, heads, newest = kafka.look(config, on_waiting)
     return [*here, *in_kafka, *redis.look(config, cluster, heads, newest, ship)]
@@ -87,6 +90,29 @@ def _losses(subject: str, losses: Mapping[str, Any]) -> Iterator[Finding]:
                 f" The reader {losses[key]['adversary']}"
             )
             yield Finding(Level.OK, subject, text)
+
+
+def assess_keys(files: Sequence[Path]) -> list[Finding]:
+    """Returns a finding for the keys of oblivious HTTP, if there are any."""
+    if not files:
+        return []
+    subject = "gateway.ohttp.key_files"
+    try:
+        from worker.gateway import ohttp  # needs the extra `gateway`
+
+        keys = ohttp.read_keys(files)
+    except (ImportError, ValueError) as error:
+        return [Finding(Level.ERROR, subject, str(error), "let the gateway's user read a key in each file")]
+    if seen := [shown_path(file) for file in files if file.stat().st_mode & 0o007]:
+        return [
+            Finding(Level.WARNING, subject, f"all users can read {', '.join(seen)}", "remove this permission")
+        ]
+    first, *more = keys
+    return [
+        Finding(
+            Level.OK, subject, f"key {first} is current; also accepted: {', '.join(map(str, more)) or 'none'}"
+        )
+    ]
 
 
 def _live(served: Served) -> list[ldp.Stream]:

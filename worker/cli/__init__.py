@@ -13,6 +13,7 @@ from worker.cli import (  # noqa: F401
     gateway,
     importing,
     init,
+    ohttp_key,
     remove,
     rows,
     run,

@@ -42,7 +42,9 @@ def cli() -> None:
     """Count locally private Kafka reports exactly once and publish estimates."""
 
 
-def command(name: str, *, silent: bool = True) -> Callable[[_Command], click.Command]:
+def command(
+    name: str, *, silent: bool = True, group: click.Group = cli
+) -> Callable[[_Command], click.Command]:
     """Returns a decorator that adds --config, error messages and exit codes.
 
     A `silent` command reports the errors of the Kafka client itself, so the client logs nothing.
@@ -89,7 +91,7 @@ def command(name: str, *, silent: bool = True) -> Callable[[_Command], click.Com
             show_envvar=True,
             help="Path of the configuration.",
         )
-        return cli.command(name)(option(run))
+        return group.command(name)(option(run))
 
     return decorate
 
@@ -101,6 +103,13 @@ def _require_extra() -> None:
         sys.exit(2)
     if (found := version("kafka-python")) != _KAFKA:
         complain(f"kafka-python {found}; this worker requires {_KAFKA}: pip install kafka-python=={_KAFKA}")
+        sys.exit(2)
+
+
+def require_gateway() -> None:
+    """Exits with code 2 without the packages of the extra `gateway`."""
+    if missing := [package for package in ("granian", "pyhpke") if find_spec(package) is None]:
+        complain(f"not installed: {', '.join(missing)}; install the extra: pip install 'ldp-worker[gateway]'")
         sys.exit(2)
 
 

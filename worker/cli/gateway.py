@@ -1,11 +1,9 @@
 """Command `gateway`: accepts uploads over HTTP."""
 
 import os
-import sys
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from worker.cli.command import command, complain
+from worker.cli.command import command, require_gateway
 
 if TYPE_CHECKING:
     from worker.config import Config
@@ -18,9 +16,7 @@ def gateway(config: "Config") -> int:
     Serves every stream that has an intake, until SIGTERM or SIGINT. Any number of processes can serve behind a load
     balancer. Needs the extra: pip install 'ldp-worker[gateway]'
     """
-    if find_spec("granian") is None:
-        complain("not installed: granian; install the extra: pip install 'ldp-worker[gateway]'")
-        sys.exit(2)
+    require_gateway()
     from worker.observe import logs
     from worker.service import gateway as service
 

@@ -16,7 +16,18 @@ from worker.config.faults import ConfigError, config_error, reason, refuse_doubl
 from worker.config.lines import line_of, line_of_error
 from worker.config.redaction import position, shown_path
 from worker.config.rows import refuse_absurd_rows, refuse_others, slots_of
-from worker.config.schema import DeadLetters, File, Gateway, Http, Kafka, Redis, Rows, Shuffle, Snapshots
+from worker.config.schema import (
+    DeadLetters,
+    File,
+    Gateway,
+    Http,
+    Kafka,
+    Ohttp,
+    Redis,
+    Rows,
+    Shuffle,
+    Snapshots,
+)
 from worker.config.snapshots import refuse_absurd_snapshots
 from worker.config.streams import Served, served_from
 
@@ -162,6 +173,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
     except ValidationError as error:
         raise config_error(error) from None
     kafka, redis = _with_tls_paths("kafka", file.kafka, folder), _with_tls_paths("redis", file.redis, folder)
+    ohttp = Ohttp(key_files=[folder / path for path in file.gateway.ohttp.key_files])
     streams = tuple(
         served_from(table, f"streams[{i}]", folder, kafka.max_batch_bytes, file.snapshots.fewest_new)
         for i, table in enumerate(file.streams)
@@ -184,7 +196,7 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
         snapshots=file.snapshots,
         rows=file.rows,
         dead_letters=file.dead_letters,
-        gateway=_with_tls_paths("gateway", file.gateway, folder),
+        gateway=_with_tls_paths("gateway", file.gateway, folder).model_copy(update={"ohttp": ohttp}),
         shuffle=file.shuffle,
         streams=streams,
     )

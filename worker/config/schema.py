@@ -353,6 +353,13 @@ class DeadLetters(Table):
     sample. With `streams.late_dead_letters`, the topic includes late records."""
 
 
+class Ohttp(Table):
+    """``[gateway.ohttp]``: keys of oblivious HTTP."""
+
+    key_files: Annotated[list[Path], BeforeValidator(split)] = []
+    """Paths of keys for oblivious HTTP. The gateway publishes the first key, and accepts all."""
+
+
 class Gateway(Table):
     """``[gateway]``: the HTTP server that accepts uploads."""
 
@@ -382,6 +389,7 @@ class Gateway(Table):
     """Path of the server's certificate. Without it, the server uses HTTP: put a TLS proxy in front of it."""
     ssl_keyfile: Path | None = None
     """Path of the certificate's key, which has no password."""
+    ohttp: Ohttp = Ohttp()
 
     @model_validator(mode="after")
     def _tls(self) -> Self:

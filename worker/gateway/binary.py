@@ -49,7 +49,9 @@ def read_request(message: bytes) -> BinaryRequest:
 
 
 def write_response(status: int, fields: Iterable[tuple[bytes, bytes]], content: bytes) -> bytes:
-    r"""Returns a final response of known length; names of fields are lower-case.
+    r"""Returns a final response of known length.
+
+    Names of fields are lower-case.
 
     Example:
         >>> write_response(202, [], b"")

@@ -1,4 +1,4 @@
-"""Oblivious HTTP (RFC 9458): keys, and encryption of requests and responses."""
+"""Oblivious HTTP (RFC 9458): keys and encryption."""
 
 import hashlib
 import os
@@ -12,6 +12,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from pyhpke import AEADId, CipherSuite, ContextInterface, KDFId, KEMId, KEMKey, PyHPKEError
+
+from worker.config.redaction import shown_path
 
 PADDING = 256
 """Responses are padded to a multiple of this size, so that a relay does not see which answer they contain."""
@@ -28,9 +30,9 @@ class UnopenedError(ValueError):
 
 
 class Key:
-    """A private key with its id, by default the first byte of the public key's SHA-256.
+    """A private key with its id and public configuration.
 
-    `config`: its public configuration (RFC 9458, section 3.1).
+    `key_id`: by default the first byte of the public key's SHA-256. `config`: RFC 9458, section 3.1.
     """
 
     def __init__(self, private: X25519PrivateKey, key_id: int | None = None) -> None:
@@ -63,20 +65,25 @@ def new_key(path: Path) -> Key:
 
 
 def read_keys(paths: Iterable[Path]) -> dict[int, Key]:
-    """Returns the keys by id, in the order of the files; ValueError names a file."""
+    """Returns the keys by id, in the order of the files.
+
+    Raises ValueError: a file cannot be read, has no such key, or has the id of another key.
+    """
     keys = dict[int, Key]()
     for path in paths:
         try:
             private = serialization.load_pem_private_key(path.read_bytes(), None)
         except OSError as error:
-            raise ValueError(f"{path} cannot be read ({error.strerror})") from None
+            raise ValueError(f"{shown_path(path)} cannot be read ({error.strerror})") from None
         except (ValueError, TypeError, UnsupportedAlgorithm):
             private = None
         if not isinstance(private, X25519PrivateKey):
-            raise ValueError(f"{path} has no private X25519 key in PEM; ldp-worker ohttp-key new writes one")
+            raise ValueError(
+                f"{shown_path(path)} has no private X25519 key; ldp-worker ohttp-key new writes one"
+            )
         key = Key(private)
         if key.id in keys:
-            raise ValueError(f"{path} has the id {key.id} of another key; make a new key")
+            raise ValueError(f"{shown_path(path)} has the id {key.id} of another key; make a new key")
         keys[key.id] = key
     return keys
 

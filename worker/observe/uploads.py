@@ -8,6 +8,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollecto
 class GatewayMetrics:
     """All metrics of one gateway, in a separate registry.
 
+    `keys`: ids of the keys of oblivious HTTP.
+
     Example:
         >>> metrics = GatewayMetrics(["emoji"], lambda: 65_536)
         >>> metrics.uploads.labels("emoji", "accepted").inc()
@@ -15,7 +17,7 @@ class GatewayMetrics:
         65536.0
     """
 
-    def __init__(self, streams: Iterable[str], inflight: Callable[[], int]) -> None:
+    def __init__(self, streams: Iterable[str], inflight: Callable[[], int], keys: Iterable[int] = ()) -> None:
         self.registry = _registry()
         self.uploads = Counter(
             "ldp_gateway_uploads_total",
@@ -24,6 +26,16 @@ class GatewayMetrics:
             registry=self.registry,
         )
         _begin(self.uploads, streams, "accepted", "rejected", "refused", "timeout", "disconnected")
+        self.sealed = Counter(
+            "ldp_gateway_ohttp_requests_total",
+            "Requests in oblivious HTTP, by id of the key (or unknown) and outcome: answered, key (no key opens it),"
+            " date, malformed, rejected, refused (503), timeout or disconnected.",
+            ("key", "outcome"),
+            registry=self.registry,
+        )
+        for key in keys:
+            self.sealed.labels(str(key), "answered")
+            self.sealed.labels("unknown", "key")
         self.inflight = Gauge(
             "ldp_gateway_inflight_bytes",
             "Bytes reserved for uploads that are read or not acknowledged.",

@@ -15,6 +15,7 @@ from granian.server.embed import Server
 from ldp import compiling
 from worker.config import Config, ConfigError
 from worker.counting.ports import Unavailable
+from worker.gateway import ohttp
 from worker.gateway.application import Application
 from worker.http import server as health
 from worker.kafka.intake.sender import IntakeSender
@@ -33,7 +34,7 @@ def run(config: Config) -> int:
     """Accepts uploads until SIGTERM or SIGINT; returns the exit code.
 
     After a signal, `/readyz` returns 503, and uploads in flight finish. Raises `ConfigError`: no stream has an intake,
-    or a port is taken.
+    a key cannot be used, or a port is taken.
     """
     streams = {served.stream.name: served for served in config.streams if served.intake is not None}
     if not streams:
@@ -43,13 +44,22 @@ def run(config: Config) -> int:
     for served in streams.values():
         compiling.warm(served.stream)
     compiling.warm_json()
+    try:
+        keys = ohttp.read_keys(config.gateway.ohttp.key_files)
+    except ValueError as error:
+        raise ConfigError(f"gateway.ohttp.key_files: {error}") from None
     gc.freeze()  # the compiler's objects stay
     topics = [str(served.intake) for served in streams.values()]
     sender = IntakeSender(config.kafka.client(), topics, config.gateway.timeout_seconds)
     application = Application(
-        streams, config.gateway, sender, lambda *labels: metrics.uploads.labels(*labels).inc()
+        streams,
+        config.gateway,
+        sender,
+        lambda *labels: metrics.uploads.labels(*labels).inc(),
+        keys,
+        lambda *labels: metrics.sealed.labels(*labels).inc(),
     )
-    metrics = GatewayMetrics(streams, lambda: application.inflight)
+    metrics = GatewayMetrics(streams, lambda: application.inflight, keys)
     asyncio.run(_Gateway(config, application, sender, metrics).run())
     return 0
 

@@ -143,6 +143,7 @@ def test_a_command_without_the_extra_prints_one_line_and_exits_2(
     needed = {
         "simulate": ["--counts", str(tmp_path / "counts.csv"), "--column", "c", "--users", "1"],
         "remove": ["colours"],
+        "ohttp-key": ["list"],
         "import": ["colours", str(tmp_path / "counts.csv")],
         "export": ["colours", str(tmp_path / "counts.csv"), str(tmp_path / "states")],
     }

@@ -11,7 +11,7 @@ from pydantic_core import PydanticUndefined
 
 from worker.cli import cli
 from worker.config import load, parse
-from worker.config.schema import File, QueryTable, StreamTable
+from worker.config.schema import File, Ohttp, QueryTable, StreamTable
 
 TEMPLATE = files("worker.config").joinpath("template.toml").read_text(encoding="utf-8")
 WHOLE = tomllib.loads(re.sub(r"(?m)^# (\[\[|[a-z_]+ = )", r"\1", TEMPLATE))
@@ -23,6 +23,7 @@ def tables():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield field.annotation, WHOLE[name]
     yield File, WHOLE
+    yield Ohttp, WHOLE["gateway"]["ohttp"]
     yield StreamTable, WHOLE["streams"][0]
     yield QueryTable, WHOLE["streams"][0]["queries"][0]
 

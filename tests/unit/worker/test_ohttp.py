@@ -1,18 +1,34 @@
 """Binary HTTP and oblivious HTTP: the examples of the RFCs, faults, and the gateway's answers."""
 
+import base64
 import json
+import re
 import secrets
+import subprocess
 import time
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
 from pyhpke import AEADId, KEMKey, KEMKeyPair
 
 from tests.support.ohttp import Sealed, dated, read_response, write_request
 from tests.unit.worker.test_gateway import FRAME, KEY, PATH, STREAM, Gate, in_a_loop
+from worker import check
+from worker.cli import cli, command
+from worker.config import ConfigError, load, parse
 from worker.gateway import ohttp
 from worker.gateway.binary import MalformedError, read_request, write_response
+from worker.observe.uploads import GatewayMetrics
+from worker.service import gateway
 
 # --- RFC 9292 -----------------------------------------------------------------------------------------------
 
@@ -41,7 +57,7 @@ def test_the_requests_of_rfc_9292_are_read(message):
 
 
 def test_the_responses_of_rfc_9292_are_written():
-    """Of section 5.2, without its trailers."""
+    """The response of section 5.2 has trailers in addition."""
     response = bytes.fromhex("0140c8001d5468697320636f6e74656e7420636f6e7461696e732043524c462e0d0a")
     assert write_response(200, [], b"This content contains CRLF.\r\n") == response
     assert write_response(200, [(b"a", b"bc")], b"") == bytes.fromhex("0140c8 05 0161 026263 00")
@@ -336,3 +352,131 @@ def test_a_changed_request_is_answered_with_400(seed, count):
         assert (door.counted, door.intake.sent, door.application.inflight) == ([], [], 0)
 
     in_a_loop(all_of_them())
+
+
+# --- key files ----------------------------------------------------------------------------------------------
+
+PEM = Encoding.PEM, PrivateFormat.PKCS8
+STREAM_TABLE = """
+[[streams]]
+name = "colours"
+topic = "colour-reports"
+intake = "colour-intake"
+protocol = "grr"
+epsilon = "1"
+domain_size = 3
+"""
+
+
+def invoke(*words, **environ):
+    return CliRunner(env=environ).invoke(cli, [*map(str, words)])
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Two key files and a configuration with them."""
+    made = [tmp_path / "ohttp-2", tmp_path / "ohttp-1"]
+    ids = set()
+    while len(ids) < 2:  # 1 of 256 pairs has one id
+        for file in made:
+            file.unlink(missing_ok=True)
+            result = invoke("ohttp-key", "new", file)
+            assert (result.exit_code, str(file) in result.stdout) == (0, True)
+        ids = set(ohttp.read_keys(made[:1])) | set(ohttp.read_keys(made[1:]))
+    table = '[gateway.ohttp]\nkey_files = ["ohttp-2", "ohttp-1"]\n'
+    (tmp_path / "worker.toml").write_text(table + STREAM_TABLE)
+    return made
+
+
+def test_a_new_key_is_private_and_opens_requests(files):
+    assert [file.stat().st_mode & 0o777 for file in files] == [0o600, 0o600]
+    keys = ohttp.read_keys(files)
+    for key in keys.values():
+        assert ohttp.opened(keys, Sealed(key.published, b"x").request).message == b"x"
+    again = invoke("ohttp-key", "new", files[0])
+    assert (again.exit_code, "File exists" in again.stderr) == (2, True)
+    assert ohttp.read_keys(files).keys() == keys.keys()
+
+
+def test_the_list_shows_ids_and_public_configurations(files):
+    result = invoke("ohttp-key", "list", "--config", files[0].parent / "worker.toml")
+    lines = [line.split(" ") for line in result.stdout.splitlines()]
+    keys = ohttp.read_keys(files)
+    assert [(int(line[0]), line[2]) for line in lines] == list(zip(keys, map(str, files), strict=True))
+    assert [base64.b64decode(line[1]) for line in lines] == [key.published for key in keys.values()]
+    for file in files:
+        for part in file.read_text().splitlines()[1:-1]:
+            assert part not in result.output
+
+
+def test_a_key_of_openssl_is_read(tmp_path):
+    """It has the same format."""
+    subprocess.run(["openssl", "genpkey", "-algorithm", "X25519", "-out", tmp_path / "key"], check=True)
+    (key,) = ohttp.read_keys([tmp_path / "key"]).values()
+    assert ohttp.opened({key.id: key}, Sealed(key.published, b"x").request).message == b"x"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot be read (No such file or directory)"),
+        (b"", "has no private X25519 key"),
+        (b"\xff", "has no private X25519 key"),
+        (Ed25519PrivateKey.generate().private_bytes(*PEM, NoEncryption()), "has no private X25519 key"),
+        (private(SECRET).private_bytes(*PEM, BestAvailableEncryption(b"x")), "has no private X25519 key"),
+        (b"same", "of another key"),
+    ],
+)
+def test_a_key_file_that_cannot_be_used_is_named(files, content, said):
+    if content == b"same":
+        content = files[1].read_bytes()
+    files[0].unlink()
+    if content is not None:
+        files[0].write_bytes(content)
+    config = load(files[0].parent / "worker.toml", {})
+    bad = files[1] if said == "of another key" else files[0]
+    with pytest.raises(ConfigError, match=rf"^gateway.ohttp.key_files: {bad} .*{re.escape(said)}"):
+        gateway.run(config)
+    (finding,) = check.assess_keys(config.gateway.ohttp.key_files)
+    assert (finding.level, said in finding.text) == (check.Level.ERROR, True)
+    result = invoke("ohttp-key", "list", "--config", files[0].parent / "worker.toml")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "ohttp-key" in result.stderr or "ohttp.key_files" in result.stderr
+
+
+def test_check_names_the_keys_and_warns_of_public_files(files):
+    first, second = ohttp.read_keys(files)
+    (finding,) = check.assess_keys(files)
+    assert (finding.level, finding.text) == (
+        check.Level.OK,
+        f"key {first} is current; also accepted: {second}",
+    )
+    files[1].chmod(0o604)
+    (finding,) = check.assess_keys(files)
+    assert (finding.level, finding.text) == (check.Level.WARNING, f"all users can read {files[1]}")
+    files[1].chmod(0o640)  # Kubernetes gives secrets to the group of the pod
+    assert [finding.level for finding in check.assess_keys(files)] == [check.Level.OK]
+    assert check.assess_keys([]) == []
+
+
+def test_a_variable_sets_the_key_files(files):
+    variable = {"LDP_WORKER_GATEWAY__OHTTP__KEY_FILES": f"{files[1]},{files[0]}"}
+    assert load(files[0].parent / "worker.toml", variable).gateway.ohttp.key_files == files[::-1]
+    assert parse(STREAM_TABLE).gateway.ohttp.key_files == []
+
+
+def test_the_metrics_show_which_keys_are_in_use():
+    metrics = GatewayMetrics(["colours"], int, [7])
+    name = "ldp_gateway_ohttp_requests_total"
+    assert metrics.registry.get_sample_value(name, {"key": "7", "outcome": "answered"}) == 0
+    assert metrics.registry.get_sample_value(name, {"key": "unknown", "outcome": "key"}) == 0
+
+
+@pytest.mark.parametrize("words", [("gateway",), ("ohttp-key", "list"), ("ohttp-key", "new", "file")])
+def test_a_missing_extra_is_named(files, monkeypatch, words):
+    monkeypatch.setattr(command, "find_spec", lambda name: None if name == "pyhpke" else object())
+    result = invoke(*words, LDP_WORKER_CONFIG=str(files[0].parent / "worker.toml"))
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "ldp-worker: not installed: pyhpke; install the extra: pip install 'ldp-worker[gateway]'\n"
+    )
