@@ -24,7 +24,7 @@ def ohttp_key() -> None:
 def new(file: Path) -> None:
     """Write a new private key.
 
-    FILE must not exist. Only its owner can read it.
+    FILE must not exist. Its mode is 0600.
     """
     require_gateway()
     from worker.gateway import ohttp
@@ -41,7 +41,7 @@ def new(file: Path) -> None:
 def list_keys(config: "Config") -> int:
     """Print the configured keys with their public configurations.
 
-    Prints id, content of /ohttp-keys in base64, and file of each key. The first key is current.
+    Prints id, base64 of /ohttp-keys, and file of each key. The first is current.
     """
     require_gateway()
     from worker.gateway import ohttp
