@@ -186,20 +186,8 @@ def _config(tree: Mapping[str, Any], folder: Path) -> Config:
         refuse_absurd_snapshots(file.snapshots, served, f"streams[{i}]")
         _refuse_absurd_batch(file.gateway, served, f"streams[{i}]")
         _refuse_fleet_uploads(served, f"streams[{i}]")
-    return Config(
-        group=file.group,
-        commit_every_seconds=file.commit_every_seconds,
-        log_level=file.log_level,
-        kafka=kafka,
-        redis=redis,
-        http=file.http,
-        snapshots=file.snapshots,
-        rows=file.rows,
-        dead_letters=file.dead_letters,
-        gateway=_with_tls_paths("gateway", file.gateway, folder).model_copy(update={"ohttp": ohttp}),
-        shuffle=file.shuffle,
-        streams=streams,
-    )
+    gateway = _with_tls_paths("gateway", file.gateway, folder).model_copy(update={"ohttp": ohttp})
+    return Config(**dict(file) | {"kafka": kafka, "redis": redis, "gateway": gateway, "streams": streams})
 
 
 def _topics(file: File) -> list[tuple[str, str]]:

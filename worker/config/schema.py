@@ -33,19 +33,23 @@ from worker.config.values import (
     HostName,
     Lasting,
     Length,
+    Methods,
     Name,
     Number,
+    Port,
     Probability,
     Remembering,
     Retention,
     Seconds,
     Segment,
+    Share,
     TopicName,
     are_methods,
     exact,
     must,
     split,
     window,
+    within,
 )
 from worker.counting.rules import MAX_BATCH_BYTES, MOST_REPORTS
 from worker.counting.windows import ALL
@@ -107,23 +111,13 @@ class Kafka(Table):
     """Path of the client certificate."""
     ssl_keyfile: Path | None = None
     """Path of the client certificate's key, which has no password."""
-    max_batch_bytes: Annotated[
-        StrictInt,
-        must(lambda n: 1 << 10 <= n <= 1 << 30, "allowed are 1024 (1 KiB) to 1073741824 (1 GiB) bytes"),
-    ] = MAX_BATCH_BYTES
+    max_batch_bytes: Annotated[StrictInt, within(1 << 10, 1 << 30, " bytes")] = MAX_BATCH_BYTES
     """Largest size of a record batch after decompression. The worker rejects a larger batch as one record,
     for every producer."""
-    memory_bytes: Annotated[
-        StrictInt,
-        must(
-            lambda n: 1 << 24 <= n <= 1 << 36, "allowed are 16777216 (16 MiB) to 68719476736 (64 GiB) bytes"
-        ),
-    ] = 256 << 20
+    memory_bytes: Annotated[StrictInt, within(1 << 24, 1 << 36, " bytes")] = 256 << 20
     """Bytes per stream and process that may be fetched and decompressed but not counted yet. At least 16
     times `kafka.max_batch_bytes`. A fetch is 1/64 of this value."""
-    session_timeout_seconds: Annotated[
-        StrictFloat, must(lambda seconds: 1 <= seconds <= 1800, "allowed are 1 to 1800 seconds")
-    ] = 10.0
+    session_timeout_seconds: Annotated[StrictFloat, within(1, 1800, " seconds")] = 10.0
     """Time without a heartbeat after which other workers receive the partitions. 1 to 1800, within the
     brokers' limits (`check` asks the brokers; their default is 6 to 1800). The value bounds the pause after a
     SIGKILL."""
@@ -267,7 +261,7 @@ class Http(Table):
     ] = "127.0.0.1"
     """Address of `/metrics`, `/healthz`, `/readyz` and the page. `0.0.0.0` accepts connections from other
     machines and is the image's value."""
-    port: Annotated[StrictInt, must(lambda port: 0 <= port <= 65535, "allowed is 0 to 65535")] = 9464
+    port: Port = 9464
     """Port of the address. 0 takes a free port."""
     page: StrictBool = True
     """Serve a page at `/` that shows the streams and their snapshots to every client that reaches the port.
@@ -291,38 +285,19 @@ class Snapshots(Table):
         StrictFloat, must(lambda level: 0 < level < 1, "it must be greater than 0 and less than 1")
     ] = 0.95
     """Confidence level of Base's intervals."""
-    methods: Annotated[
-        list[str],
-        must(
-            lambda names: are_methods(names) and "base" in names,
-            f"allowed is a list with base and any others, each once, of {', '.join(METHODS)}",
-        ),
-        AfterValidator(lambda names: [name for name in METHODS if name in names]),
-    ] = list(METHODS)
+    methods: Methods = list(METHODS)
     """Methods whose frequencies are published: `base`, and any of the paper's ten, for example `["base",
     "norm-sub"]`. The worker does not recommend other methods, and deletes their earlier messages from the
     topic. A stream of one value has only those of `base`, `base-pos`, `post-pos` and `base-cut`."""
     parts_fewest: Number = 1000
     """Smallest number of reports, and of new reports, with which a document or a segment is published as a part of the
     stream. It limits noise, not privacy: the whole minus its parts shows the rest."""
-    parts_methods: Annotated[
-        list[str],
-        must(
-            lambda names: are_methods(names) and "base" in names,
-            f"allowed is a list with base and any others, each once, of {', '.join(METHODS)}",
-        ),
-        AfterValidator(lambda names: [name for name in METHODS if name in names]),
-    ] = ["base", "norm-sub"]
+    parts_methods: Methods = ["base", "norm-sub"]
     """Methods of segments. A document has only `base`."""
-    changed_level: Annotated[
-        StrictFloat,
-        must(lambda level: 0 <= level < 1, "it must be at least 0 and less than 1"),
-    ] = 0.01
+    changed_level: Share = 0.01
     """Largest average false discovery rate of the values and sets that the worker reports as changed from one
     final window to the next. Also the probability of a false alarm if nothing changed. `0` disables it."""
-    changed_at_least: Annotated[
-        StrictFloat, must(lambda least: 0 <= least < 1, "it must be at least 0 and less than 1")
-    ] = 0.0
+    changed_at_least: Share = 0.0
     """Largest difference of a frequency that does not count as a change. With many reports, even a tiny drift
     is detected."""
     fewest_new: Annotated[StrictInt, must(lambda n: n >= 0, "allowed is 0 or a larger whole number")] = 0
@@ -365,23 +340,17 @@ class Gateway(Table):
 
     host: str = "0.0.0.0"  # noqa: S104  # devices connect to it
     """Address of the server for uploads."""
-    port: Annotated[StrictInt, must(lambda port: 0 <= port <= 65535, "allowed is 0 to 65535")] = 8080
+    port: Port = 8080
     """Port for uploads. Limit the rate of requests in front of it."""
-    metrics_port: Annotated[StrictInt, must(lambda port: 0 <= port <= 65535, "allowed is 0 to 65535")] = 9465
+    metrics_port: Port = 9465
     """Port of `/metrics`, `/healthz` and `/readyz`. 0 takes a free port."""
     most_reports: Number = 100
     """Largest number of reports in an upload."""
-    max_body_bytes: Annotated[
-        StrictInt, must(lambda n: 1 << 10 <= n <= LARGEST_FRAME, f"allowed are 1024 to {LARGEST_FRAME} bytes")
-    ] = 1 << 16
+    max_body_bytes: Annotated[StrictInt, within(1 << 10, LARGEST_FRAME, " bytes")] = 1 << 16
     """Largest upload."""
-    max_inflight_bytes: Annotated[
-        StrictInt, must(lambda n: 1 << 20 <= n <= 1 << 36, "allowed are 1048576 (1 MiB) to 68719476736 bytes")
-    ] = 1 << 24
+    max_inflight_bytes: Annotated[StrictInt, within(1 << 20, 1 << 36, " bytes")] = 1 << 24
     """Bytes of the uploads that may be read or unacknowledged at once. Each upload counts as `max_body_bytes`."""
-    timeout_seconds: Annotated[
-        StrictFloat, must(lambda seconds: 1 <= seconds <= 60, "allowed are 1 to 60 seconds")
-    ] = 10.0
+    timeout_seconds: Annotated[StrictFloat, within(1, 60, " seconds")] = 10.0
     """Deadline for a request's headers, for its body, and for the acknowledgement by Kafka."""
     allow_origins: Annotated[list[str], BeforeValidator(split)] = []
     """Origins of the web pages that may upload, such as `["https://app.example.org"]` (CORS)."""

@@ -29,6 +29,11 @@ def must(holds: Callable[[Any], object], allowed: str) -> AfterValidator:
     return AfterValidator(validate)
 
 
+def within(least: float, most: float, unit: str = "") -> AfterValidator:
+    """Returns a validator that rejects numbers outside [least, most]."""
+    return must(lambda number: least <= number <= most, f"allowed are {least} to {most}{unit}")
+
+
 def exact(what: str) -> BeforeValidator:
     """Returns a validator that rejects floats, because they are not exact."""
 
@@ -63,9 +68,9 @@ Broker = Annotated[
     str,
     must(is_broker, "allowed is host:port, such as localhost:9092, without a scheme, user or password"),
 ]
-Seconds = Annotated[
-    StrictFloat, must(lambda seconds: 0.05 <= seconds <= 3600, "allowed are 0.05 to 3600 seconds")
-]
+Seconds = Annotated[StrictFloat, within(0.05, 3600, " seconds")]
+Share = Annotated[StrictFloat, must(lambda share: 0 <= share < 1, "it must be at least 0 and less than 1")]
+Port = Annotated[StrictInt, within(0, 65535)]
 LABEL_TAGS = ("<labels>", "<file of labels>")
 """Parts of the location of a fault in `streams.labels`: a list of labels, or the path of a file."""
 FOREVER = "forever"
@@ -111,7 +116,7 @@ Retention = Annotated[
         "allowed are 1s to 366d, a whole number with s, m, h or d, and forever",
     ),
 ]
-Number = Annotated[StrictInt, must(lambda number: 1 <= number < 1 << 31, "allowed is 1 to 2147483647")]
+Number = Annotated[StrictInt, within(1, (1 << 31) - 1)]
 HostName = Annotated[
     str,
     must(
@@ -125,3 +130,13 @@ HostName = Annotated[
 def are_methods(names: list[str]) -> bool:
     """Returns whether names are one or more methods without duplicates."""
     return bool(names) and len({*names}) == len(names) and METHODS.keys() >= {*names}
+
+
+Methods = Annotated[
+    list[str],
+    must(
+        lambda names: are_methods(names) and "base" in names,
+        f"allowed is a list with base and any others, each once, of {', '.join(METHODS)}",
+    ),
+    AfterValidator(lambda names: [name for name in METHODS if name in names]),
+]

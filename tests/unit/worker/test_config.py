@@ -129,7 +129,7 @@ def test_member_names_are_valid_in_kafka(name):
             "streams[colours].size: no such key; allowed are name, topic, ",
         ),
         (STREAM.replace("name", "# name"), "streams[0].name: nothing given; it is needed"),
-        ("[http]\nport = 70000" + STREAM, "http.port: 70000 given; allowed is 0 to 65535"),
+        ("[http]\nport = 70000" + STREAM, "http.port: 70000 given; allowed are 0 to 65535"),
         ("[http]\nport = 'web'" + STREAM, "http.port: a text given; a whole number is needed"),
         (
             "[snapshots]\nevery_seconds = 0" + STREAM,
@@ -167,7 +167,7 @@ def test_member_names_are_valid_in_kafka(name):
         ),
         (
             STREAM + "shuffle_batch_size = 0\n",
-            "streams[colours].shuffle_batch_size: 0 given; allowed is 1 to 2147483647",
+            "streams[colours].shuffle_batch_size: 0 given; allowed are 1 to 2147483647",
         ),
         (
             "[shuffle]\ndeduplicate_for = '39m'" + STREAM,
