@@ -1,8 +1,8 @@
-"""Overview of the newest snapshots, one line per stream."""
+"""Follows snapshots, and shows an overview with one line per stream."""
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ldp.terminal import echo, echo_json, printable, screen
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from worker.config import Config
     from worker.kafka.snapshots.reader import SnapshotReader
 
+    Draw = Callable[[Mapping[str, Snapshot]], RenderableType]
+    Emit = Callable[[SnapshotReader, Snapshot], None]
 
-def follow(config: "Config", once: float | None, as_json: Sequence[str] | None) -> int:
+
+def follow_all(config: "Config", once: float | None, as_json: Sequence[str] | None) -> int:
     """Shows the newest snapshot of each stream until interrupted.
 
     With `once`, waits `once` seconds for one snapshot of each stream. With `as_json`, prints the methods in `as_json`
@@ -27,69 +30,75 @@ def follow(config: "Config", once: float | None, as_json: Sequence[str] | None) 
     """
     from worker.kafka.snapshots.reader import SnapshotReader
 
-    streams = [served.fleet for served in config.streams]
+    streams = {served.name: served.fleet for served in config.streams}
     reach(config, config.snapshots.topic)
     with contextlib.ExitStack() as stack:
         readers = [
-            stack.enter_context(SnapshotReader(config, stream.name, on_passed=complain_of))
-            for stream in streams
+            stack.enter_context(SnapshotReader(config, name, on_passed=complain_of)) for name in streams
         ]
-        if once is not None:
-            return _once(streams, readers, once, as_json)
-        if as_json is None and screen().is_terminal:
-            _live(streams, readers)
-        while True:
-            for reader, snapshot in _read(readers, 1.0):
-                _show(reader, snapshot, as_json)
+        if once is not None and not read_all(readers, once):
+            return 1
+        if once is not None and not all(reader.is_there for reader in readers):
+            complain("no snapshot of some streams; waiting for them")
 
+        def draw(newest: "Mapping[str, Snapshot]") -> "RenderableType":
+            return render([*streams.values()], newest, [reader.age() for reader in readers])
 
-def _read(
-    readers: Sequence["SnapshotReader"], wait_seconds: float
-) -> Iterator[tuple["SnapshotReader", "Snapshot"]]:
-    for reader in readers:
-        if (snapshot := reader.latest(wait_seconds / len(readers))) is not None:
-            yield reader, snapshot
-
-
-def _once(
-    streams: Sequence["ldp.Fleet"],
-    readers: Sequence["SnapshotReader"],
-    seconds: float,
-    as_json: Sequence[str] | None,
-) -> int:
-    deadline, newest = time.monotonic() + seconds, dict[str, "Snapshot"]()
-    if not read_all(readers, seconds):
-        return 1
-    if not all(reader.is_there for reader in readers):
-        complain("no snapshot of some streams; waiting for them")
-    while waiting := [reader for reader in readers if reader.stream not in newest]:
-        for reader, snapshot in _read(waiting, 1.0):
-            newest[reader.stream] = snapshot
-            if as_json is not None:
-                _show(reader, snapshot, as_json)
-        if time.monotonic() >= deadline:
-            break
-    if as_json is None:
-        screen().print(render(streams, newest, [reader.age() for reader in readers]))
-    if missing := [reader.stream for reader in waiting if reader.stream not in newest]:
-        complain(f"no snapshot of {', '.join(missing)} after {seconds:g} s; watch --stream prints the reason")
+        drawn = as_json is None and (once is not None or screen().is_terminal)
+        emit = _print_line if as_json is None else json_printer(streams, as_json)
+        newest = follow(readers, once, emit, draw if drawn else None)
+    if missing := [name for name in streams if name not in newest]:
+        complain(f"no snapshot of {', '.join(missing)} after {once:g} s; watch --stream prints the reason")
     return 1 if missing else 0
 
 
-def _live(streams: Sequence["ldp.Fleet"], readers: Sequence["SnapshotReader"]) -> None:
+def follow(
+    readers: "Sequence[SnapshotReader]", once: float | None, emit: "Emit", draw: "Draw | None"
+) -> "Mapping[str, Snapshot]":
+    """Shows new snapshots until interrupted.
+
+    With `once`, waits `once` seconds for one snapshot of each reader, and returns them by stream. `draw` renders the
+    newest snapshots, again and again without `once`. If it is None, `emit` prints each snapshot.
+    """
     from rich.live import Live
 
-    newest = dict[str, "Snapshot"]()
-    with Live(console=screen(), auto_refresh=False) as live:
+    began, newest, console = time.monotonic(), dict[str, "Snapshot"](), screen()
+    live = None if draw is None or once is not None else Live(console=console, auto_refresh=False)
+    with live or contextlib.nullcontext():
         while True:
-            live.update(render(streams, newest, [reader.age() for reader in readers]), refresh=True)
-            newest |= {reader.stream: snapshot for reader, snapshot in _read(readers, 1.0)}
+            waiting = [reader for reader in readers if once is None or reader.stream not in newest]
+            for reader in waiting:
+                if (snapshot := reader.latest(1.0 / len(waiting))) is not None:
+                    newest[reader.stream] = snapshot
+                    if draw is None:
+                        emit(reader, snapshot)
+            if live is not None and draw is not None:
+                live.update(draw(newest), refresh=True)
+            if once is not None and (len(newest) == len(readers) or time.monotonic() - began >= once):
+                break
+    if draw is not None:
+        console.print(draw(newest))
+    return newest
 
 
-def _show(reader: "SnapshotReader", snapshot: "Snapshot", as_json: Sequence[str] | None) -> None:
-    if as_json is not None:
-        echo_json(document(snapshot, as_json, reader.head, reader.progress))
-        return
+def json_printer(streams: "Mapping[str, ldp.Fleet]", methods: Sequence[str]) -> "Emit":
+    """Returns a function that prints a snapshot as a line of JSON.
+
+    It warns once of each foreign snapshot; see `foreign`. `streams`: documents by the name of the stream or part.
+    """
+    warned = set[str]()
+
+    def emit(reader: "SnapshotReader", snapshot: "Snapshot") -> None:
+        echo_json(document(snapshot, methods, reader.head, reader.progress))
+        warning = foreign(snapshot, streams[reader.stream])
+        if warning is not None and warning not in warned:
+            warned.add(warning)
+            complain(warning)
+
+    return emit
+
+
+def _print_line(_: "SnapshotReader", snapshot: "Snapshot") -> None:
     number, reports = snapshot.sequence, amount(snapshot.reports, "report")
     echo(f"{snapshot.stream}: snapshot {number}, {reports}, {wholeness(snapshot)}")
 

@@ -1,22 +1,22 @@
 """Command `watch`: shows the newest snapshot, all-time or of a window."""
 
 import json
-import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import click
 
 from ldp.terminal import echo_json, screen, show
+from worker.cli import overview
 from worker.cli.command import command, complain, complain_of, reach, read_all
-from worker.cli.shown import date, document, foreign, none_there, render, row, state, table_of
+from worker.cli.shown import date, foreign, none_there, render, row, state, table_of
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
 
     import ldp
     from ldp.snapshot import Snapshot
@@ -80,7 +80,6 @@ def watch(
     from ldp import table
     from ldp.consistency import METHODS, applicable
     from ldp.snapshot import NewerSchema, whole_of
-    from worker.cli import overview
     from worker.kafka.snapshots.reader import SnapshotReader
 
     methods = _checked_methods(methods, config.snapshots.methods)
@@ -88,7 +87,7 @@ def watch(
     printed = (methods or tuple(METHODS)) if as_json else None
     try:
         if stream is None and len(config.streams) > 1 and window == "all" and not listed:
-            return overview.follow(config, wait, printed)
+            return overview.follow_all(config, wait, printed)
         name = stream or config.served(None).name
         served = config.served(whole_of(name))
         _checked_methods(methods, applicable(served.stream.oracle.domain_size, config.snapshots.methods))
@@ -158,59 +157,24 @@ def _follow(
     once: float | None,
 ) -> bool:
     """Shows each snapshot, or only the first; returns whether one appeared."""
-    console = screen()
-
-    def seen(snapshot: "Snapshot") -> "RenderableType":
-        table = render(snapshot, shown, top, reader.age(), console.width, reader.progress)
-        return _warned(table, foreign(snapshot, fleet))
-
-    if console.is_terminal and once is None and as_json is None:
-        _live(reader, console, seen)
-    emit = None if as_json is None else _json_printer(reader, fleet, as_json)
-    while (snapshot := reader.latest(math.inf if once is None else once)) is not None:
-        if emit is not None:
-            emit(snapshot)
-        else:
-            console.print(seen(snapshot))
-        if once is not None:
-            return True
-    return False
-
-
-def _json_printer(
-    reader: "SnapshotReader", fleet: "ldp.Fleet", methods: Sequence[str]
-) -> "Callable[[Snapshot], None]":
-    warned = set[str]()
-
-    def emit(snapshot: "Snapshot") -> None:
-        echo_json(document(snapshot, methods, reader.head, reader.progress))
-        warning = foreign(snapshot, fleet)
-        if warning is not None and warning not in warned:
-            warned.add(warning)
-            complain(warning)
-
-    return emit
-
-
-def _live(
-    reader: "SnapshotReader", console: "Console", screen: "Callable[[Snapshot], RenderableType]"
-) -> None:
-    from rich.live import Live
-    from rich.text import Text
-
-    snapshot = None
-    with Live(Text(), console=console, auto_refresh=False) as live:
-        while True:
-            snapshot = reader.latest(1.0) or snapshot
-            if snapshot is not None:
-                live.update(screen(snapshot), refresh=True)
-
-
-def _warned(screen: "RenderableType", warning: str | None) -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
-    return screen if warning is None else Group(Text(warning, style="bold red"), screen)
+    console = screen()
+
+    def draw(newest: "Mapping[str, Snapshot]") -> "RenderableType":
+        tables = [
+            render(s, shown, top, reader.age(), console.width, reader.progress) for s in newest.values()
+        ]
+        warnings = filter(None, (foreign(snapshot, fleet) for snapshot in newest.values()))
+        return Group(*(Text(warning, style="bold red") for warning in warnings), *tables)
+
+    def show_table(_: "SnapshotReader", snapshot: "Snapshot") -> None:
+        console.print(draw({reader.stream: snapshot}))
+
+    emit = show_table if as_json is None else overview.json_printer({reader.stream: fleet}, as_json)
+    live = console.is_terminal and once is None and as_json is None
+    return bool(overview.follow([reader], once, emit, draw if live else None))
 
 
 def _list(reader: "SnapshotReader", timeout: float, as_json: bool) -> int:

@@ -190,6 +190,7 @@ class Topic:
     head, progress, windows, is_there = None, {}, [], True
 
     def __init__(self, stream, config, name, window, start, on_passed):
+        self.stream = name
         estimate = stream.oracle.estimate(stream.oracle.zeros() + 5, 15)
         self._snapshots = [snapshot.take(stream, estimate, snapshot.Cut({0: 9}, {}), sequence=4)]
 

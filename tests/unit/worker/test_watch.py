@@ -10,7 +10,7 @@ from rich.console import Console
 import ldp
 from ldp import snapshot
 from tests.unit.ldp.test_snapshot_vectors import VECTORS, topic
-from worker.cli import overview, shown, watch
+from worker.cli import overview, shown
 from worker.config import parse
 
 STREAM = ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "[green]", "blue"])
@@ -56,28 +56,20 @@ def test_a_snapshot_of_another_stream_is_detected():
         assert other.fingerprint.hex() in warning
 
 
-def test_the_latest_snapshot_stays_on_the_terminal_until_interrupted():
-    waits = iter([None, taken(), None])
+def test_the_latest_snapshot_stays_on_the_terminal_until_interrupted(monkeypatch):
     console = Console(width=100, force_terminal=True, color_system=None)
-
-    class Reader:
-        def latest(self, timeout_seconds):
-            try:
-                return next(waits)
-            except StopIteration:
-                raise KeyboardInterrupt from None
-
+    monkeypatch.setattr("worker.cli.overview.screen", lambda: console)
     drawn = []
 
-    def screen(snapshot):
-        drawn.append(snapshot.sequence)
+    def draw(newest):
+        drawn.append([snapshot.sequence for snapshot in newest.values()])
         return f"screen {len(drawn)}"
 
     with console.capture() as captured, pytest.raises(KeyboardInterrupt):
-        watch._live(Reader(), console, screen)
+        overview.follow([Reading("colours", None, taken(), None)], None, lambda *_: None, draw)
     said = captured.get()
-    assert said.index("screen 1") < said.index("screen 2")
-    assert drawn == [4, 4]  # once more with its age, though nothing new came
+    assert said.index("screen 2") < said.index("screen 3")
+    assert drawn == [[], [4], [4]]  # once more with its age, though nothing new came
 
 
 def test_the_document_contains_the_messages():
@@ -135,7 +127,7 @@ def several(monkeypatch, second):
 def test_a_timeout_before_the_end_of_the_topic_is_reported(monkeypatch, capsys):
     config = several(monkeypatch, [taken()])
     monkeypatch.setattr(Reading, "catch_up", lambda *_: False)
-    assert overview.follow(config, 3.0, None) == 1
+    assert overview.follow_all(config, 3.0, None) == 1
     said = capsys.readouterr()
     assert said.out == ""
     assert "the topic was not read to its end in 3 s; use a longer --timeout" in said.err
@@ -143,7 +135,7 @@ def test_a_timeout_before_the_end_of_the_topic_is_reported(monkeypatch, capsys):
 
 def test_each_stream_has_one_line(monkeypatch, capsys):
     config = several(monkeypatch, [replace(taken(), stream="shapes", sequence=5)])
-    assert overview.follow(config, 10.0, None) == 0
+    assert overview.follow_all(config, 10.0, None) == 0
     said = capsys.readouterr()
     assert said.err == ""
     rows = [line.split() for line in said.out.splitlines()]
@@ -156,7 +148,7 @@ def test_each_stream_has_one_line(monkeypatch, capsys):
 
 def test_a_stream_without_a_snapshot_is_reported(monkeypatch, capsys):
     config = several(monkeypatch, [None, None, None])
-    assert overview.follow(config, 0.0, None) == 1
+    assert overview.follow_all(config, 0.0, None) == 1
     said = capsys.readouterr()
     assert said.out.splitlines()[-1].split() == ["shapes", "no", "snapshot", "yet"]
     assert "no snapshot of some streams; waiting for them" in said.err
@@ -167,7 +159,7 @@ def test_a_stream_without_a_snapshot_is_reported(monkeypatch, capsys):
 def test_without_a_terminal_each_new_snapshot_is_one_line(monkeypatch, capsys, as_json):
     config = several(monkeypatch, [None, replace(taken(), stream="shapes")])
     with pytest.raises(KeyboardInterrupt):
-        overview.follow(config, None, as_json)
+        overview.follow_all(config, None, as_json)
     first, *others = capsys.readouterr().out.splitlines()
     if as_json is None:
         assert (first, others) == ("colours: snapshot 4, 1,000 reports, complete", [])
