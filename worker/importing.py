@@ -122,62 +122,6 @@ def prefix_of(fleet: ldp.Fleet, topic: str, history: State) -> Prefix:
     return prefix
 
 
-def mirrored(
-    stream: ldp.Stream, partition: int, counted: PartitionState | None, end: int, topic: str, mirror_end: int
-) -> State | None:
-    """Returns the counts of a partition as an import for its mirror.
-
-    Args:
-        stream: the stream.
-        partition: the partition's number in both topics.
-        counted: the partition's state; None if unclaimed.
-        end: end of the partition's log.
-        topic: the mirrored topic.
-        mirror_end: end of the mirrored partition's log.
-
-    Returns:
-        The counts; None if the mirror is empty and there are no counts.
-
-    Raises:
-        Refused: the counts lack records, have gaps or have several rules, or the mirror lacks the first records.
-    """
-    offset = 0 if counted is None else counted.offset
-    if left := end - offset:
-        raise Refused(f"partition {partition}: {left} offset{'s are' if left > 1 else ' is'} not counted yet")
-    if counted is not None and (len(counted.documents) > 1 or counted.document.segment is not None):
-        what = f"{len(counted.documents)} documents" if len(counted.documents) > 1 else "segments"
-        raise Refused(
-            f"partition {partition}: the counts have {what}; a state file has one document, without segments"
-        )
-    if counted is None or not mirror_end:
-        if counted is not None and counted.total().reports:
-            raise Refused(f"partition {partition}: the mirror is empty")
-        return None
-    if counted.gaps:
-        raise Refused(
-            f"partition {partition}: its counts have gaps, but the mirror would publish them as complete"
-        )
-    if len(most := {rule.limits.most_reports for rule in counted.rules}) > 1:
-        raise Refused(
-            f"partition {partition}: the counts have several rules, most_reports {most}; an import has one rule"
-        )
-    total, (most_reports,) = counted.total(), most
-    read = counted.accepted + sum(counted.rejected.values())
-    if read > mirror_end:
-        raise Refused(
-            f"partition {partition}: {read} records were counted, but the mirror has only {mirror_end} offsets: it"
-            " lacks the first records"
-        )
-    return State(
-        stream,
-        total.reports,
-        total.state,
-        counted.accepted,
-        counted.rejected,
-        log=(OffsetRange(topic, partition, 0, mirror_end, counted.windows.watermark, most_reports),),
-    )
-
-
 @dataclass(frozen=True)
 class Import:
     """Import of counts into one stream.

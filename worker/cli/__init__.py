@@ -9,7 +9,6 @@ from worker.cli import (  # noqa: F401
     create_topics,
     dead_letters,
     document,
-    exporting,
     gateway,
     importing,
     init,

@@ -145,7 +145,6 @@ def test_a_command_without_the_extra_prints_one_line_and_exits_2(
         "remove": ["colours"],
         "ohttp-key": ["list"],
         "import": ["colours", str(tmp_path / "counts.csv")],
-        "export": ["colours", str(tmp_path / "counts.csv"), str(tmp_path / "states")],
     }
     monkeypatch.setattr(command, "find_spec", find_spec)
     result = CliRunner().invoke(worker.cli.cli, [name, *needed.get(name, [])])

@@ -26,7 +26,6 @@ from worker.counting.head import Head
 from worker.counting.partition_state import PartitionState
 from worker.counting.ports import Events, StateLost, StoredPartition, Unavailable
 from worker.counting.rules import Names, RequestedRule, Rule, Status
-from worker.importing import Refused, mirrored
 
 A, B, C = (ldp.Stream("guards", ldp.GRR(epsilon, d)) for epsilon, d in (("1", 3), ("2", 5), ("3", 4)))
 NAMES = {each: each.fingerprint.hex() for each in (A, B, C)}
@@ -368,15 +367,6 @@ def test_names_above_a_bound_are_refused_with_those_of_the_head() -> None:
     assert (state.rejected, state.total(other.fingerprint.hex()).reports) == ({"fingerprint": 3}, 3)
     assert world.names().documents.keys() == documents.keys()
     assert "17 documents, live and retired; at most 16 are allowed" in told.of("config.outdated")[0]["why"]
-
-
-def test_counts_of_several_documents_or_segments_are_in_no_state_file() -> None:
-    apart = ldp.Stream("guards", ldp.GRR("1", 3), segment="country")
-    for fleet, what in ((NEW, "2 documents"), (ldp.Fleet((apart,)), "segments")):
-        with pytest.raises(
-            Refused, match=f"partition 0: the counts have {what}; a state file has one document"
-        ):
-            mirrored(A, 0, PartitionState.fresh(fleet, 0), 0, "mirror", 0)
 
 
 def test_segments_are_joined_with_limits() -> None:
