@@ -169,7 +169,7 @@ def follow(config: Config, database: str, stopping: threading.Event, once: bool)
     topic = config.rows.topic or ""
     with RowReader(config, on_passed=_complain) as reader:
         table = Table(database, topic)
-        reader.offset = max(reader.offset, table.offset)
+        reader.offset = table.offset
         while not stopping.is_set():
             rows = reader.read()
             if rows or reader.skipped:

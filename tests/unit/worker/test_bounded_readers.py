@@ -56,10 +56,8 @@ def rows_of(monkeypatch, *there):
     reader, passed = RowReader.__new__(RowReader), []
     reader._topic, reader._on_passed, reader._consumer, reader.offset = "rows", passed.append, None, 0
     reader.skipped = Counter()
-    reader._admin = SimpleNamespace(
-        list_partition_offsets=lambda asked, **named: {
-            tp: SimpleNamespace(offset=len(records)) for tp in asked
-        }
+    monkeypatch.setattr(
+        newest.quirks, "whole_bounds", lambda _, tps, ms: {tp: (0, len(records)) for tp in tps}
     )
     return reader, passed
 

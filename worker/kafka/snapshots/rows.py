@@ -7,13 +7,14 @@ from kafka import TopicPartition
 
 from ldp.snapshot import RowKey, RowValue
 from worker.config import Config, ConfigError
-from worker.kafka.client import reading
-from worker.kafka.client.topics import TopicError, bounds, connect, require
+from worker.kafka.client import quirks, reading
+from worker.kafka.client.topics import TopicError
 from worker.kafka.snapshots.topic import PARTITION, SnapshotTopic
 
 _MOST_BYTES = 64 << 10  # Largest value of a row in bytes
 _MOST_REASONS = 20
 _OTHERS = "other reasons"
+_TIMEOUT_MS = 10_000
 
 
 class RowReader:
@@ -22,47 +23,34 @@ class RowReader:
     The newest valid row of each key counts. Invalid records are skipped. A tombstone from any program deletes the
     row of its key until the next snapshot.
 
-    `offset`: start offset; None for the topic's beginning. Raises `ConfigError`: the configuration has no topic
-    of rows. Raises `TopicError`: the topic is missing.
+    Raises `ConfigError`: the configuration has no topic of rows.
 
     Attributes:
         offset: the offset after the last read record.
         skipped: reason -> number of invalid records in the last `read`.
     """
 
-    def __init__(
-        self, config: Config, offset: int | None = None, on_passed: reading.OnPassed = reading.ignore
-    ) -> None:
+    def __init__(self, config: Config, on_passed: reading.OnPassed) -> None:
         if config.rows.topic is None:
             raise ConfigError('rows.topic: not set; a topic is required, such as "ldp-rows"')
         self._topic, self._on_passed, self.skipped = config.rows.topic, on_passed, Counter[str]()
-        self._admin = connect(config.kafka.client())
-        try:
-            require(self._admin, self._topic)
-            first = bounds(self._admin, self._topic, [PARTITION])[PARTITION][0]
-            self.offset = first if offset is None else max(first, offset)
-            self._consumer = SnapshotTopic(config.kafka.client(), "", self._topic).consumer(
-                "read_committed", b"", on_passed
-            )
-        except BaseException:
-            self._admin.close()
-            raise
+        topic = SnapshotTopic(config.kafka.client(), "", self._topic)
+        self._consumer, self.offset = topic.consumer("read_committed", b"", on_passed), 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._consumer.close(autocommit=False)
-        self._admin.close()
 
     def read(self) -> dict[RowKey, RowValue | None]:
         """Returns the new rows: key -> newest value, or None for a deleted row.
 
         It ends at the last stable offset, so it returns complete snapshots. Raises `KafkaError`: the brokers
-        do not answer. Raises `TopicError`: the topic ends before `offset`.
+        do not answer, or the topic is missing. Raises `TopicError`: the topic ends before `offset`.
         """
         tp = TopicPartition(self._topic, PARTITION)
-        _, end = bounds(self._admin, self._topic, [PARTITION], stable=True)[PARTITION]
+        first, end = quirks.whole_bounds(self._consumer, [tp], _TIMEOUT_MS)[tp]
         if end < self.offset:
             raise TopicError(
                 f"topic {self._topic!r} ends at offset {end}, but was read up to {self.offset} before: it was"
@@ -70,7 +58,7 @@ class RowReader:
             )
         newest = dict[RowKey, RowValue | None]()
         self.skipped.clear()
-        for record in reading.records(self._consumer, tp, self.offset, end):
+        for record in reading.records(self._consumer, tp, max(first, self.offset), end):
             if len(record.value or b"") > _MOST_BYTES:
                 why = f"not a row: more than {_MOST_BYTES} bytes"
                 self._on_passed(reading.Passed(self._topic, PARTITION, record.offset, why))
