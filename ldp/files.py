@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import codecs
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
@@ -37,6 +36,8 @@ BLOCK = 1 << 20
 LINES_BLOCK = 1 << 16
 """Block size of JSON lines in bytes. It is smaller, because a line takes longer than a binary report."""
 LONGEST_LINE = 1 << 26  # Longest accepted line in bytes; longer lines are skipped without buffering
+
+PLACES = 3  # Places that `Aggregator` keeps per reason
 
 _LINE_FEED = 0x0A
 _VERSIONS = [wire.VERSION, wire.SEGMENT_VERSION]
@@ -130,26 +131,11 @@ def perturbed(
 # Counting of reports
 
 
-@dataclass(frozen=True)
-class Rejected:
-    """A rejected record.
-
-    `line` is the line's number, which starts at 1; None for a binary frame. `record` is the line without the line
-    ending; None for a binary frame and for a line longer than `LONGEST_LINE`.
-    """
-
-    source: str
-    line: int | None
-    reason: Reason
-    record: bytes | None
-
-
 class Aggregator:
     r"""Counts the reports of one stream in files, as a worker does.
 
     Args:
         stream: the stream of the reports.
-        on_rejected: called for each rejected record.
         most_reports: limit of reports per record; None for no limit. A file that is a binary frame is one record.
 
     Attributes:
@@ -157,6 +143,7 @@ class Aggregator:
         reports: n, the number of counted reports.
         records: the number of records read, including rejected records.
         rejected: reason -> number of rejected records.
+        places: reason -> the source and the line of the first rejected records.
 
     Memory: two states, a block, and a line.
 
@@ -169,18 +156,13 @@ class Aggregator:
         ([1, 0, 1], 2, 2, {<Reason.RANGE: 'range'>: 1})
     """
 
-    def __init__(
-        self,
-        stream: Stream,
-        on_rejected: Callable[[Rejected], None] = lambda _: None,
-        most_reports: int | None = None,
-    ) -> None:
+    def __init__(self, stream: Stream, most_reports: int | None = None) -> None:
         self.stream = stream
         self.state = stream.oracle.zeros()
         self.reports = 0
         self.records = 0
         self.rejected: Counter[Reason] = Counter()
-        self._on_rejected = on_rejected
+        self.places: dict[Reason, list[str]] = {}
         self._most = most_reports
 
     def read(self, file: Readable, source: str) -> None:
@@ -233,7 +215,7 @@ class Aggregator:
                 reason = Reason.MANY
         self.records += 1
         if reason:
-            self._reject(Rejected(source, None, Reason(reason), None))
+            self._reject(Reason(reason), f"{source}, one binary frame")
         else:
             self.state += state
             self.reports += reports
@@ -244,7 +226,7 @@ class Aggregator:
             if lines is None:
                 self.records += 1
                 before += 1
-                self._reject(Rejected(source, before, Reason.LENGTH, None))
+                self._reject(Reason.LENGTH, f"{source}, line {before:,}")
                 continue
             data = np.frombuffer(lines, np.uint8)
             # a line keeps its line feed: JSON may end with white space
@@ -258,9 +240,8 @@ class Aggregator:
                 data[binary] = 0  # an unknown version, so that the line is rejected
             decoded = self._count(data, bounds[:-1], bounds[1:])
             for i, reason in decoded.reasons.items():
-                record = lines[bounds[i] : bounds[i + 1]].removesuffix(b"\n").removesuffix(b"\r")
-                if record:
-                    self._reject(Rejected(source, before + i + 1, Reason(reason), record))
+                if lines[bounds[i] : bounds[i + 1]].removesuffix(b"\n").removesuffix(b"\r"):
+                    self._reject(Reason(reason), f"{source}, line {before + i + 1:,}")
                 else:
                     self.records -= 1
             before += decoded.counts.size
@@ -277,9 +258,11 @@ class Aggregator:
         self.records += decoded.counts.size
         return decoded
 
-    def _reject(self, rejected: Rejected) -> None:
-        self.rejected[rejected.reason] += 1
-        self._on_rejected(rejected)
+    def _reject(self, reason: Reason, place: str) -> None:
+        self.rejected[reason] += 1
+        places = self.places.setdefault(reason, [])
+        if len(places) < PLACES:
+            places.append(place)
 
 
 def _parts(file: Readable, block: bytes, header_bytes: int, size: int) -> Iterator[bytes]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,11 +12,10 @@ from ldp.cli.printing import Printing, printing_options
 from ldp.terminal import echo
 
 if TYPE_CHECKING:
-    from ldp.files import Aggregator, Rejected
+    from ldp.files import Aggregator
     from ldp.stream import Stream
 
 _COMPILING_SECONDS = 4  # CPU time of the first run of an installation
-_PLACES = 3  # Malformed records that are listed per reason
 
 
 @cli.command("aggregate")
@@ -31,12 +27,6 @@ _PLACES = 3  # Malformed records that are listed per reason
     type=click.IntRange(min=1),
     metavar="N",
     help="Reject records with more than N reports, like streams.most_reports. Default: no limit.",
-)
-@click.option(
-    "--rejected",
-    type=click.File("w", encoding="ascii", lazy=False),
-    metavar="FILE",
-    help="File for malformed lines: JSON lines with reason, source, line number and base64.",
 )
 @click.option(
     "--state",
@@ -51,7 +41,6 @@ def aggregate(
     files: tuple[str, ...],
     printing: Printing,
     most_reports: int | None,
-    rejected: TextIO | None,
     output: Path | None,
 ) -> None:
     """Count reports and estimate the values' frequencies.
@@ -75,14 +64,13 @@ def aggregate(
     from ldp.state import State
 
     stream = printing.named(stream)
-    kept = _Rejections(rejected)
-    aggregator = Aggregator(stream, kept.add, most_reports)
+    aggregator = Aggregator(stream, most_reports)
     if not kernels.is_compiled():
         echo(f"ldp: compiling once, about {_COMPILING_SECONDS} s of a free core", err=True)
     with opened(files, lambda: amount(aggregator.reports, "report")) as sources:
         for source, file in sources:
             aggregator.read(file, source)
-    _print_rejected(aggregator, kept.places)
+    _print_rejected(aggregator)
     if output is not None:
         write_state(State.of(aggregator), output)
         if printing.top is None:
@@ -93,30 +81,8 @@ def aggregate(
     printing.show(stream, aggregator.estimate(), {0: aggregator.records})
 
 
-class _Rejections:
-    """Lists where records were rejected, and writes the records to a file."""
-
-    def __init__(self, file: TextIO | None) -> None:
-        self.places: dict[str, list[str]] = {}
-        self._file = file
-
-    def add(self, record: Rejected) -> None:
-        places = self.places.setdefault(record.reason, [])
-        if len(places) < _PLACES:
-            line = "one binary frame" if record.line is None else f"line {record.line:,}"
-            places.append(f"{record.source}, {line}")
-        if self._file is not None:
-            content = None if record.record is None else b64encode(record.record).decode()
-            dead_letter = {
-                "reason": record.reason,
-                "source": record.source,
-                "line": record.line,
-                "base64": content,
-            }
-            self._file.write(json.dumps(dead_letter) + "\n")
-
-
-def _print_rejected(aggregator: Aggregator, places: Mapping[str, Sequence[str]]) -> None:
+def _print_rejected(aggregator: Aggregator) -> None:
+    from ldp.files import PLACES
     from ldp.frames import REASONS, Reason
 
     rejected = aggregator.rejected
@@ -124,7 +90,7 @@ def _print_rejected(aggregator: Aggregator, places: Mapping[str, Sequence[str]])
         return
     lines = [f"{rejected.total():,} of {aggregator.records:,} records are malformed and not counted:"]
     for reason, count in rejected.most_common():
-        where = "; ".join([*places[reason], "..."][: count if count <= _PLACES else None])
+        where = "; ".join([*aggregator.places[reason], "..."][: count if count <= PLACES else None])
         lines.append(f"  {reason} {count:,}: {REASONS[reason]} ({where})")
     if Reason.FINGERPRINT in rejected:
         lines.append(f"the fingerprint of --document is {aggregator.stream.fingerprint.hex()}")

@@ -1,6 +1,5 @@
 """Reports and values in files: counts against an independent recount."""
 
-import base64
 import io
 import itertools
 import json
@@ -9,6 +8,7 @@ import re
 import subprocess
 import sys
 import tracemalloc
+from collections import Counter
 from pathlib import Path
 
 import jsonschema
@@ -43,11 +43,10 @@ def written(stream, given, binary, seed=7):
 
 
 def aggregated(stream, *contents, most=None):
-    rejected = []
-    aggregator = Aggregator(stream, rejected.append, most)
+    aggregator = Aggregator(stream, most)
     for i, content in enumerate(contents):
         aggregator.read(io.BytesIO(content), f"file {i}")
-    return aggregator, rejected
+    return aggregator
 
 
 def run(*args, stdin=b""):
@@ -70,13 +69,13 @@ def test_counts_match_an_independent_recount(protocol):
     for content, records in ((lines, lines.splitlines()), (frame, [frame])):
         expected = recount(by_fingerprint(stream.document()), [Records.of(list(enumerate(records)))])
         state = expected.all[stream.fingerprint.hex(), ""].state
-        aggregator, rejected = aggregated(stream, content)
+        aggregator = aggregated(stream, content)
         assert expected.reports == aggregator.reports == len(given)
         assert not expected.rejected
-        assert not rejected
+        assert not aggregator.rejected
         assert aggregator.state.tolist() == state.tolist()
         assert aggregator.records == len(records)
-    both, _ = aggregated(stream, lines, b"", frame, lines)
+    both = aggregated(stream, lines, b"", frame, lines)
     assert both.state.tolist() == (3 * state).tolist()
     assert (both.reports, both.records) == (1500, 1001)
 
@@ -108,28 +107,30 @@ def test_lines_are_counted_separately_at_every_block_size(lines, ends, closed, b
             if set(rest) <= {0, 1, 2}:
                 expected_state += np.bincount(list(rest), minlength=3)
             else:
-                expected_rejected.append((None, "range", None))
+                expected_rejected.append(("range", "file 0, one binary frame"))
         else:
             reason = {OTHER: "fingerprint", b"{": "json"}.get(record, "version")
-            expected_rejected.append((number, reason, record))
+            expected_rejected.append((reason, f"file 0, line {number}"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "BLOCK", block)
         patch.setattr(files, "LINES_BLOCK", block)
-        aggregator, rejected = aggregated(GRR, content)
-    assert [(fault.line, fault.reason, fault.record) for fault in rejected] == expected_rejected
+        aggregator = aggregated(GRR, content)
+    reasons = {reason for reason, _ in expected_rejected}
+    assert aggregator.places == {
+        reason: [place for other, place in expected_rejected if other == reason][:3] for reason in reasons
+    }
     assert aggregator.state.tolist() == expected_state.tolist()
     assert aggregator.records == records
-    assert sum(aggregator.rejected.values()) == len(expected_rejected)
+    assert aggregator.rejected == Counter(reason for reason, _ in expected_rejected)
 
 
 def test_a_line_over_the_limit_is_skipped(monkeypatch):
     monkeypatch.setattr(files, "LINES_BLOCK", 16)
     monkeypatch.setattr(files, "LONGEST_LINE", 200)
     long = b'{"fingerprint":"' + b"0" * 1000
-    aggregator, rejected = aggregated(GRR, b"\n".join([long, GOOD, long, b"", long + b"\n" + GOOD, long]))
-    assert [(fault.line, fault.reason, fault.record) for fault in rejected] == [
-        (line, "length", None) for line in (1, 3, 5, 7)
-    ]
+    aggregator = aggregated(GRR, b"\n".join([long, GOOD, long, b"", long + b"\n" + GOOD, long]))
+    assert aggregator.rejected == {"length": 4}
+    assert aggregator.places == {"length": [f"file 0, line {line}" for line in (1, 3, 5)]}
     assert (aggregator.reports, aggregator.records) == (4, 6)
 
 
@@ -147,9 +148,9 @@ def test_a_frame_is_counted_completely_or_not_at_every_block_size(monkeypatch, s
         *(bytes(bad[:end]) for end in range(12, len(bad))),
     ]:
         expected = frames.decode(stream, content, np.array([0]), np.array([len(content)]))
-        aggregator, rejected = aggregated(stream, content)
-        assert [fault.reason for fault in rejected] == list(expected.reasons.values()), content.hex()
-        assert all((fault.line, fault.record) == (None, None) for fault in rejected)
+        aggregator = aggregated(stream, content)
+        assert aggregator.rejected == Counter(expected.reasons.values()), content.hex()
+        assert [*aggregator.places.values()] in ([], [["file 0, one binary frame"]])
         assert aggregator.reports == expected.reports.size
         counted = stream.oracle.zeros()
         stream.oracle.accumulate(counted, expected.reports)
@@ -171,11 +172,11 @@ def test_a_frame_is_checked_as_one_record_at_every_block_size(monkeypatch, block
             expected = frames.decode(
                 stream, content, np.array([0]), np.array([len(content)]), most_reports=most
             )
-            aggregator, rejected = aggregated(stream, content, most=most)
-            assert [fault.reason for fault in rejected] == list(expected.reasons.values())
+            aggregator = aggregated(stream, content, most=most)
+            assert aggregator.rejected == Counter(expected.reasons.values())
             assert aggregator.reports == expected.reports.size
     lines = frames.encode_json(stream, stream.oracle.perturb([1, 2, 3])) + b"\n"
-    assert aggregated(stream, lines, most=most)[0].rejected == ({"many": 1} if most == 2 else {})
+    assert aggregated(stream, lines, most=most).rejected == ({"many": 1} if most == 2 else {})
 
 
 def test_aggregate_accepts_a_limit_and_has_none_by_default(colours):
@@ -303,7 +304,7 @@ def test_perturb_and_aggregate_match_the_package(tmp_path, colours, form):
         "aggregate", "--document", colours, "--name", "s", reports, "-", stdin=secret[0].stdout_bytes
     )
     assert (result.exit_code, result.stderr) == (0, "")
-    aggregator, _ = aggregated(COLOURS, made.stdout_bytes, secret[0].stdout_bytes)
+    aggregator = aggregated(COLOURS, made.stdout_bytes, secret[0].stdout_bytes)
     assert aggregator.reports == 120
     cut = snapshot.Cut({0: 120 if form == "json" else 2}, {})
     named = ldp.Stream("s", COLOURS.oracle, COLOURS.labels)
@@ -326,7 +327,7 @@ def test_long_vectors_and_labels_are_inline(tmp_path):
     head, domain, *bodies = map(json.loads, result.stdout.splitlines())
     assert (head["reports"], head["offsets"], domain["labels"]) == (d, {"0": 1}, list(stream.labels))
     assert [body["method"] for body in bodies] == ["norm-sub", "base"]
-    estimate = aggregated(stream, content)[0].estimate()
+    estimate = aggregated(stream, content).estimate()
     assert bodies[0]["frequencies"] == METHODS["norm-sub"](estimate).tolist()
     assert bodies[1]["high"] == estimate.interval()[1].tolist()
     assert {body["chunks"] for body in (domain, *bodies)} == {0}
@@ -334,14 +335,13 @@ def test_long_vectors_and_labels_are_inline(tmp_path):
         jsonschema.Draft202012Validator(SCHEMA).validate(part)
 
 
-def test_malformed_records_are_reported_and_kept(tmp_path, colours):
+def test_malformed_records_are_reported(tmp_path, colours):
     good = written(COLOURS, [0, 1], binary=False)
     text = tmp_path / "a.jsonl"
     text.write_bytes(good + b"\nno\r\n" + OTHER + b"\n" + b"{\n" * 4)
     binary = tmp_path / "b.bin"
     binary.write_bytes(written(COLOURS, [0, 1], binary=True)[:-1])
-    kept = tmp_path / "kept"
-    result = run("aggregate", "--document", colours, "--rejected", kept, text, binary)
+    result = run("aggregate", "--document", colours, text, binary)
     assert result.exit_code == 0
     assert json.loads(result.stdout.splitlines()[0])["reports"] == 2
     assert json.loads(result.stdout.splitlines()[0])["offsets"] == {"0": 9}
@@ -353,17 +353,6 @@ def test_malformed_records_are_reported_and_kept(tmp_path, colours):
         f"ldp:   length 1: {frames.REASONS['length']} ({binary}, one binary frame)",
         f"ldp: the fingerprint of --document is {COLOURS.fingerprint.hex()}",
     ]
-    dead_letters = [json.loads(line) for line in kept.read_text().splitlines()]
-    assert [(dead_letter["reason"], dead_letter["line"]) for dead_letter in dead_letters] == [
-        ("version", 4),
-        ("fingerprint", 5),
-        *(("json", line) for line in (6, 7, 8, 9)),
-        ("length", None),
-    ]
-    assert [dead_letter["source"] for dead_letter in dead_letters] == [str(text)] * 6 + [str(binary)]
-    assert base64.b64decode(dead_letters[0]["base64"]) == b"no"
-    assert base64.b64decode(dead_letters[1]["base64"]) == OTHER
-    assert dead_letters[-1]["base64"] is None
 
 
 def test_input_without_reports_exits_1(colours):
@@ -451,8 +440,8 @@ def test_files_with_segments_count_together(tmp_path, form):
         run("perturb", "--document", path, "--format", form, "--segment", segment, stdin=given).stdout_bytes
         for segment in ("US:4.3", "DE:1")
     ]
-    aggregator, rejected = aggregated(stream, *made)
-    assert (aggregator.reports, aggregator.state.sum(), rejected) == (140_000, 140_000, [])
+    aggregator = aggregated(stream, *made)
+    assert (aggregator.reports, aggregator.state.sum(), aggregator.rejected) == (140_000, 140_000, {})
     for segment in ((), ("--segment", "DE")):
         result = run("perturb", "--document", path, "--format", form, *segment, stdin=given)
         assert result.exit_code == 1
@@ -469,9 +458,9 @@ def test_files_with_segments_count_together(tmp_path, form):
         (made[0][:4], "length"),
         (b"\x01" + made[0][1:5] + made[0][12:], "segment"),
     ):
-        assert aggregated(stream, content)[0].rejected == {reason: 1}, reason
-    assert aggregated(plain, b"\x02" + own + made[0][5:])[0].rejected == {"segment": 1}
-    assert aggregated(plain, b"{}\n" + made[0][:20].replace(b"\n", b"") + b"\n")[0].rejected == {
+        assert aggregated(stream, content).rejected == {reason: 1}, reason
+    assert aggregated(plain, b"\x02" + own + made[0][5:]).rejected == {"segment": 1}
+    assert aggregated(plain, b"{}\n" + made[0][:20].replace(b"\n", b"") + b"\n").rejected == {
         "json": 1,
         "version": 1,
     }
