@@ -141,7 +141,7 @@ class Sending(threading.Thread):
     def __init__(self, conf: config.Config, crowd: Crowd, day: int) -> None:
         super().__init__(name="sending", daemon=True)
         self._conf, self._crowd = conf, crowd
-        self._at = spread(USERS, begin=day, end=day + HOURS * HOUR_MS, jitter=0, seed=SEED)
+        self._at = spread(USERS, day, day + HOURS * HOUR_MS)
         self.acknowledged = 0
         self.sent: sender.Sent | None = None
         self.error: Exception | None = None

@@ -72,13 +72,6 @@ if TYPE_CHECKING:
     help="Spread the timestamps over the last H hours, in order. Without the option, the timestamps are the current "
     "time. Requires a topic with the producers' timestamps.",
 )
-@click.option(
-    "--jitter",
-    default="0s",
-    show_default=True,
-    metavar="LENGTH",
-    help="Maximum disorder of the timestamps with --hours, such as 90s.",
-)
 def simulate(
     config: "Config",
     stream: str | None,
@@ -91,7 +84,6 @@ def simulate(
     malformed_share: float,
     rate: float | None,
     hours: float | None,
-    jitter: str,
 ) -> int:
     """Send reports of simulated users.
 
@@ -104,10 +96,9 @@ def simulate(
 
     served = config.served(stream)
     _refuse_batch(served, batch)
-    jitter_ms = _jitter(hours, jitter)
     try:
         crowd = _crowd(served, counts, column, label_column, users, seed)
-        at = _times(config, served, users, hours, jitter_ms, seed)
+        at = _times(config, served, users, hours)
         made = records(served.stream, crowd.values, seed=seed, batch=batch, malformed_share=malformed_share)
         with bar("sending", "reports") as move:
             sent = sender.send(
@@ -130,20 +121,8 @@ def simulate(
     return 0
 
 
-def _jitter(hours: float | None, jitter: str) -> int:
-    from worker.counting.windows import milliseconds
-
-    try:
-        length = milliseconds(jitter)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--jitter") from None
-    if length and hours is None:
-        raise click.BadParameter(f"{jitter!r} given; allowed only with --hours", param_hint="--jitter")
-    return length
-
-
 def _times(
-    config: "Config", served: "Served", users: int, hours: float | None, jitter: int, seed: int
+    config: "Config", served: "Served", users: int, hours: float | None
 ) -> "Callable[[int], int] | None":
     """Checks the topic; returns the timestamps, or None for the current time."""
     if hours is None:
@@ -160,7 +139,7 @@ def _times(
     if (why := refused(topic, span)) is not None:
         raise SimulationError(f"--hours: {hours:g} given; topic {served.topic!r} {why}")
     now = time.time_ns() // 1_000_000
-    return spread(users, begin=now - span, end=now, jitter=jitter, seed=seed)
+    return spread(users, now - span, now)
 
 
 def refused(topic: "Topic", span: int) -> str | None:

@@ -90,7 +90,7 @@ def test_windows_use_broker_time_or_event_time(run, kafka, admin, tmp_path):
     counts = tmp_path / "counts.csv"
     counts.write_text("label,n\nred,5\nblue,3\n", encoding="utf-8")
     sending = ("simulate", "--counts", str(counts), "--column", "n", "--users", "3000")
-    spread = (*sending, "--hours", "6", "--jitter", "90s")
+    spread = (*sending, "--hours", "6")
     reports = f"{run.name}-reports"
 
     run("create-topics", "--partitions", "2")

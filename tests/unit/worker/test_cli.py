@@ -103,8 +103,6 @@ COLUMNS = "\ufefflabel,n\nred,1,more than the header has\n"
     ("options", "changed", "message"),
     [
         (("--batch", "3"), {"config": GOOD + "most_reports = 2\n"}, "3 given; streams.most_reports allows 2"),
-        (("--jitter", "90s"), {}, "'90s' given; allowed only with --hours"),
-        (("--hours", "6", "--jitter", "90"), {}, "'90' given; a length is a whole number with s, m, h or d"),
         (("--hours", "0"), {}, "--hours"),
         ((), {"counts": COLUMNS, "column": "none"}, "no column 'none'; the columns are label, n"),
         (
