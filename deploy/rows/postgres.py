@@ -8,8 +8,8 @@ the sink can be killed at any time, and a second sink on the same table fails. A
 the topic, so a query sees only complete snapshots.
 
 Other programs may write to the topic. The sink parses every record against the schema of rows, and passes values to
-Postgres as data, never as part of a statement. It skips records that are not rows, and rows that Postgres refuses, and
-prints their number and the reason.
+Postgres as data, never as part of a statement. It skips records that are not rows, and prints their number and the
+reason.
 
 The sink needs the worker's package, psycopg (`pip install 'psycopg[binary]'`), and `READ` on the topic.
 """
@@ -18,9 +18,7 @@ import argparse
 import signal
 import sys
 import threading
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 
 import psycopg
@@ -42,44 +40,22 @@ CREATE TABLE IF NOT EXISTS ldp_rows (
 );
 CREATE TABLE IF NOT EXISTS ldp_rows_read (topic text PRIMARY KEY, next_offset bigint NOT NULL);
 """
-_KEY = "stream, window_name, window_start, method, query, rank"
-_REST = "value, label, estimate, low, high, window_end, n, sequence, final, complete"
-_BATCH = """
-CREATE TEMPORARY TABLE came (
-    stream text, window_name text, window_start bigint, method text, query text, rank integer,
-    value bigint, label text, estimate double precision, low double precision, high double precision,
-    window_end bigint, n bigint, sequence bigint, final boolean, complete boolean
-) ON COMMIT DROP
-"""
-_COPY = f"COPY came ({_KEY}, {_REST}) FROM STDIN"
-_TIMED = _KEY.replace("window_start", "to_timestamp(window_start / 1000.0)")
-_DELETE = f"DELETE FROM ldp_rows WHERE ({_KEY}) IN (SELECT {_TIMED} FROM came WHERE n IS NULL)"
+_KEY, _REST = ", ".join(RowKey._fields), ", ".join(RowValue._fields)
+_PLACES = ", ".join(
+    f"to_timestamp(%({name})s / 1000.0)" if name in ("window_start", "window_end") else f"%({name})s"
+    for name in RowKey._fields + RowValue._fields
+)
 _WRITE = f"""
-INSERT INTO ldp_rows ({_KEY}, {_REST})
-SELECT {_TIMED}, {_REST.replace("window_end", "to_timestamp(window_end / 1000.0)")} FROM came WHERE n IS NOT NULL
-ON CONFLICT ({_KEY}) DO UPDATE SET ({_REST}) = ({", ".join(f"EXCLUDED.{name}" for name in _REST.split(", "))})
+INSERT INTO ldp_rows ({_KEY}, {_REST}) VALUES ({_PLACES})
+ON CONFLICT ({_KEY}) DO UPDATE SET ({_REST}) = ({", ".join(f"EXCLUDED.{name}" for name in RowValue._fields)})
 """
-_DELETED = (None,) * len(RowValue._fields)
-_OF_ROWS = ("22", "23", "54", "P0")
-"""SQLSTATE classes of errors that come from a row's contents: data, constraints, limits, triggers."""
+_DELETE = f"DELETE FROM ldp_rows WHERE ({_KEY}) = ({', '.join(_PLACES.split(', ')[: len(RowKey._fields)])})"
 _AGAIN_SECONDS = 1.0
 """Pause between two reads of the topic."""
 
 
 class RefusedError(RuntimeError):
     """Postgres did not apply the rows, or another sink moved the offset."""
-
-
-_Row = tuple[RowKey, RowValue | None]
-"""A row's key and value; the value of a deleted row is None."""
-
-
-@dataclass
-class Applied:
-    """Number of rows written, and of rows that Postgres refused, by reason."""
-
-    written: int = 0
-    skipped: Counter[str] = field(default_factory=Counter)
 
 
 class Table:
@@ -105,14 +81,15 @@ class Table:
         assert found is not None
         self.offset = int(found[0])
 
-    def apply(self, rows: Mapping[RowKey, RowValue | None], offset: int) -> Applied:
+    def apply(self, rows: Mapping[RowKey, RowValue | None], offset: int) -> None:
         """Writes rows and the next offset in one transaction.
 
         Raises:
             RefusedError: another sink has moved the offset, or Postgres did not apply the rows. If the connection broke
                 during the commit, Postgres may have applied the rows, so read the offset again.
         """
-        applied = Applied()
+        written = [key._asdict() | value._asdict() for key, value in rows.items() if value is not None]
+        deleted = [key._asdict() for key, value in rows.items() if value is None]
         try:
             with self._connected() as connection:
                 moved = connection.execute(
@@ -121,47 +98,16 @@ class Table:
                 )
                 if moved.rowcount != 1:
                     raise RefusedError(f"another sink follows topic {self._topic} into this table")
-                connection.execute(_BATCH)
-                _write(connection, [*rows.items()], applied)
+                with connection.cursor() as cursor:
+                    cursor.executemany(_DELETE, deleted)
+                    cursor.executemany(_WRITE, written)
         except psycopg.Error as error:
             raise RefusedError(str(error)) from None
         self.offset = offset
-        return applied
 
     def _connected(self) -> psycopg.Connection:
         """Opens a connection for one batch; leaving the `with` block commits."""
         return psycopg.connect(self._database, client_encoding="utf8", application_name="ldp-rows")
-
-
-def _write(connection: psycopg.Connection, rows: Sequence[_Row], applied: Applied) -> None:
-    """Writes rows; bisects a refused batch, and deletes a refused row's key."""
-    try:
-        with connection.transaction(), connection.cursor() as cursor:
-            cursor.execute("TRUNCATE came")
-            with cursor.copy(_COPY) as copy:
-                for key, value in rows:
-                    copy.write_row((*key, *(value or _DELETED)))
-            cursor.execute(_DELETE)
-            cursor.execute(_WRITE)
-    except psycopg.Error as error:
-        if not _is_of_a_row(error):
-            raise
-        if len(rows) > 1:
-            half = len(rows) // 2
-            _write(connection, rows[:half], applied)
-            _write(connection, rows[half:], applied)
-            return
-        applied.skipped[f"Postgres: {error.diag.message_primary or error}"] += 1
-        ((key, value),) = rows
-        if value is not None:  # otherwise an earlier snapshot's row would look like this snapshot's row
-            _write(connection, [(key, None)], applied)
-    else:
-        applied.written += len(rows)
-
-
-def _is_of_a_row(error: psycopg.Error) -> bool:
-    """Returns whether the contents of a row caused an error."""
-    return isinstance(error, psycopg.DataError) or (error.sqlstate or "").startswith(_OF_ROWS)
 
 
 def follow(config: Config, database: str, stopping: threading.Event, once: bool) -> None:
@@ -173,9 +119,9 @@ def follow(config: Config, database: str, stopping: threading.Event, once: bool)
         while not stopping.is_set():
             rows = reader.read()
             if rows or reader.skipped:
-                applied = table.apply(rows, reader.offset)
-                print(f"{applied.written} rows of {topic} up to offset {reader.offset}", flush=True)
-                for reason, count in (reader.skipped + applied.skipped).most_common():
+                table.apply(rows, reader.offset)
+                print(f"{len(rows)} rows of {topic} up to offset {reader.offset}", flush=True)
+                for reason, count in reader.skipped.most_common():
                     _complain(f"skipped {count}: {reason}")
             if once:
                 return

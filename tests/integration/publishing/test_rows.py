@@ -11,13 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from deploy.local.workers import ROOT
-from ldp.snapshot import RowKey, RowValue
 from tests.long.kills.dying import Aim
 from tests.long.kills.points import ROWS, Ground, Point
 from tests.long.kills.steps import DELETED
 from tests.support.harness import World, foreign, until
 from tests.support.harness.connect import sink
-from tests.support.harness.postgres import execute
 from tests.support.harness.postgres import rows as select
 from tests.support.harness.rows import KEY, REST, due, flat
 from worker.cli import cli
@@ -253,12 +251,6 @@ NO_ROWS = [
 ]
 
 
-def row(rank, **changes):
-    """Returns such a record as parsed."""
-    key, value = record(rank, **changes)
-    return RowKey.parse(key), RowValue.parse(value, RowKey.parse(key))
-
-
 @pytest.mark.long
 def test_hostile_rows_run_no_command_and_stop_no_sink(kafka, redis_url, tmp_path, postgres):
     url = postgres.database("attacked")
@@ -276,25 +268,6 @@ def test_hostile_rows_run_no_command_and_stop_no_sink(kafka, redis_url, tmp_path
         printed = CliRunner().invoke(cli, ["rows", "--config", str(world.toml)])
         assert printed.stdout.encode() == b"".join(value + b"\n" for _, value in good)
         assert f"{len(NO_ROWS)} records of topic" in printed.stderr
-
-
-@pytest.mark.long
-def test_a_row_refused_by_postgres_is_skipped_and_others_are_written(postgres):
-    from deploy.rows.postgres import Table
-
-    url = postgres.database("refusing")
-    table = Table(url, "rows")
-    table.apply(dict([row(5, sequence=1)]), 1)
-    execute(url, "ALTER TABLE ldp_rows ADD CONSTRAINT few CHECK (rank <> 5 OR sequence = 1)")
-    applied = table.apply(dict(row(rank) for rank in range(1, 12)), 12)
-    assert applied.written == 11, "ten rows, and the old one that is gone"
-    ((reason, count),) = applied.skipped.items()
-    assert (count, "few" in reason) == (1, True)
-    assert {key[-1] for key in in_postgres(url)} == {*range(1, 12)} - {5}, "nor an old row in its place"
-    assert Table(url, "rows").offset == table.offset == 12
-    gone = dict.fromkeys((row(1)[0], row(2)[0]))
-    assert table.apply(gone, 14).written == 2
-    assert len(in_postgres(url)) == 8
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import orjson
 import pytest
@@ -54,7 +55,7 @@ def rows_of(monkeypatch, *there):
     records = [Record(offset, 0, *one) for offset, one in enumerate(there)]
     monkeypatch.setattr(reading, "records", lambda *given: iter(records))
     reader, passed = RowReader.__new__(RowReader), []
-    reader._topic, reader._on_passed, reader._consumer, reader.offset = "rows", passed.append, None, 0
+    reader._topic, reader._on_passed, reader._consumer, reader.offset = "rows", passed.append, Mock(), 0
     reader.skipped = Counter()
     monkeypatch.setattr(
         newest.quirks, "whole_bounds", lambda _, tps, ms: {tp: (0, len(records)) for tp in tps}

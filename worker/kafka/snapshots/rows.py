@@ -50,6 +50,7 @@ class RowReader:
         do not answer, or the topic is missing. Raises `TopicError`: the topic ends before `offset`.
         """
         tp = TopicPartition(self._topic, PARTITION)
+        self._consumer.assign([tp])  # so that the client requests the topic's metadata
         first, end = quirks.whole_bounds(self._consumer, [tp], _TIMEOUT_MS)[tp]
         if end < self.offset:
             raise TopicError(
