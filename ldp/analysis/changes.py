@@ -33,9 +33,6 @@ too.
 
 **Over time.** The level bounds the false discovery rate of one comparison. To bound the rate over all discoveries of
 many comparisons by α, give the t-th comparison the level α·6/(π²t²).
-
-**Intervals.** For k discoveries among m tests, the same e-values give intervals of level 1 − level·k/m. The expected
-share of intervals that miss the truth is at most the level (Benjamini and Yekutieli 2005; Xu, Wang and Ramdas 2022).
 """
 
 from __future__ import annotations
@@ -58,7 +55,6 @@ Indices = npt.NDArray[np.intp]
 _STEP = 0.05  # Largest variation of the logarithm of the variance within a cell
 _SIDE_SHARE = 0.02  # Weight of the two side terms in a cell's mean
 _LARGEST = 600.0  # Largest magnitude of a logarithm, which keeps e-values finite
-_HALVINGS = 40
 _TILT = 30.0
 
 
@@ -131,9 +127,6 @@ class Changes:
         >>> before, after = oracle.estimate([4000, 3000, 3000], 10_000), oracle.estimate([4600, 3010, 2390], 10_000)
         >>> between(before, after)
         Changes(found=array([2, 0]), level=0.01, at_least=0.0)
-        >>> low, high = between(before, after).interval()
-        >>> low.round(3), high.round(3)
-        (array([-0.228,  0.099]), array([-0.107,  0.23 ]))
     """
 
     found: Indices
@@ -141,22 +134,6 @@ class Changes:
     log_e: Vector = field(repr=False)
     level: float
     at_least: float
-    _tests: Sequence[_Test] = field(repr=False)
-
-    def interval(self) -> tuple[Vector, Vector]:
-        """Returns intervals for the differences of the discoveries.
-
-        The false coverage rate of the intervals is at most the level. The results are the (k,) lower ends and the (k,)
-        upper ends, from −1 to 1, in the order of `found`. O(k), with about ten thousand steps per discovery.
-        """
-        if not self.found.size:
-            return np.zeros(0), np.zeros(0)
-        needed = math.log(2.0 * self.log_e.size / (self.level * self.found.size))
-        if len(self._tests) == 1:
-            return _ends(_picked(self._tests[0], self.found), needed)
-        ends = [_ends(self._tests[index], needed) for index in self.found.tolist()]
-        low, high = zip(*ends, strict=True)
-        return np.concatenate(low), np.concatenate(high)
 
 
 def between(before: Estimate, after: Estimate, level: float = 0.01, at_least: float = 0.0) -> Changes:
@@ -242,7 +219,7 @@ def _found(tests: Sequence[_Test], level: float, at_least: float) -> Changes:
     none = np.zeros(0)
     log_e = np.concatenate([none, *(_two_sided(test, at_least) for test in tests)])
     differences = np.concatenate([none, *(test.differences for test in tests)])
-    return Changes(discoveries(log_e, level), differences, log_e, level, at_least, tests)
+    return Changes(discoveries(log_e, level), differences, log_e, level, at_least)
 
 
 def discoveries(log_e: Vector, level: float) -> Indices:
@@ -266,29 +243,31 @@ def discoveries(log_e: Vector, level: float) -> Indices:
 
 
 def _two_sided(test: _Test, at_least: float) -> Vector:
-    rise, fall = (_log_e(side, np.array(at_least)) for side in (test, test.exchanged()))
+    rise, fall = (_log_e(side, at_least) for side in (test, test.exchanged()))
     return np.asarray(np.logaddexp(rise, fall) - math.log(2.0))
 
 
-def _log_e(test: _Test, gap: Vector) -> Vector:
+def _log_e(test: _Test, gap: float) -> Vector:
     """Returns the (k,) logarithms of the e-values against f₂ − f₁ ≤ gap."""
     law, sizes = test.law, (test.n_earlier, test.n_later)
     if not law.outside[1] and not law.inside[1]:
         return np.zeros_like(test.earlier)  # the frequency of the whole domain is constant
-    total, n = test.earlier + test.later, sum(sizes)
+    total = test.earlier + test.later
     least = np.full_like(test.earlier, _LARGEST)
     for low, high, tilt, sides in test.cells:
-        first, last = np.maximum(low, -gap * sizes[0] / n), np.minimum(high, 1.0 + gap * sizes[1] / n)
         mean = np.zeros_like(test.earlier)
         for one in tilt:
             lam = np.array([-one / sizes[0], one / sizes[1]])
-            floor = _least(law, lam, sizes, gap, first, last)
+            floor = _least(law, lam, sizes, gap, low, high)
             mean += _exp(lam[0] * test.earlier + lam[1] * test.later + floor)
         mean *= (1.0 - _SIDE_SHARE) / tilt.size
         for lam in sides:
-            mean += _SIDE_SHARE / 2.0 * _exp(lam * total - n * law.log_mean(lam, np.array([low, high])).max())
-        # the gap is impossible for every F of this cell, so the cell is rejected
-        np.minimum(least, np.where(first <= last, np.log(mean), _LARGEST), out=least)
+            mean += (
+                _SIDE_SHARE
+                / 2.0
+                * _exp(lam * total - sum(sizes) * law.log_mean(lam, np.array([low, high])).max())
+            )
+        np.minimum(least, np.log(mean), out=least)
     return least
 
 
@@ -296,22 +275,19 @@ def _exp(exponent: Vector) -> Vector:
     return np.exp(np.clip(exponent, -_LARGEST, _LARGEST))
 
 
-def _least(
-    law: _Law, lam: Vector, sizes: tuple[int, int], gap: Vector, first: Vector, last: Vector
-) -> Vector:
-    """Minimizes −log(M(λ₁, f₁)^n₁·M(λ₂, f₂)^n₂) over F, at f₂ − f₁ = gap."""
+def _least(law: _Law, lam: Vector, sizes: tuple[int, int], gap: float, low: float, high: float) -> float:
+    """Minimizes −log(M(λ₁, f₁)^n₁·M(λ₂, f₂)^n₂) over a cell, at f₂ − f₁ = gap."""
     a, b = (each(lam) for each in law.laws)
     (steep, steep_later), (n, n_later) = np.expm1(a - b), sizes
     if steep >= 0.0 or steep_later <= 0.0:
-        return np.array(-np.inf)  # λ is too large for the bounds of the law, which then give no evidence
+        return -math.inf  # λ is too large for the bounds of the law, which then give no evidence
     under, over = gap * n_later / (n + n_later), gap * n / (n + n_later)
     at = -(n * steep * (1.0 + over * steep_later) + n_later * steep_later * (1.0 - under * steep)) / (
         steep * steep_later * (n + n_later)
     )
-    at = np.maximum(np.minimum(at, last), np.minimum(first, last))
-    with np.errstate(invalid="ignore", divide="ignore"):  # the caller discards results without a possible F
-        growth = n * np.log1p((at - under) * steep) + n_later * np.log1p((at + over) * steep_later)
-    return np.asarray(-(n * b[0] + n_later * b[1]) - growth)
+    at = max(min(at, high), low)
+    growth = n * math.log1p((at - under) * steep) + n_later * math.log1p((at + over) * steep_later)
+    return float(-(n * b[0] + n_later * b[1]) - growth)
 
 
 def _cells(law: _Law) -> Vector:
@@ -361,24 +337,3 @@ def _best(growth: Callable[[Vector], Vector], deviation: Vector, wanted: float, 
     lam = np.minimum(usual[:, None] * np.geomspace(1.0 / 64.0, 2.0, 57), most)
     needed = (growth(lam) + wanted) / lam
     return np.asarray(lam[np.arange(lam.shape[0]), np.argmin(needed, axis=1)])
-
-
-def _picked(test: _Test, found: Indices) -> _Test:
-    return _Test(
-        test.earlier[found], test.n_earlier, test.later[found], test.n_later, test.law, test.tests, test.level
-    )
-
-
-def _ends(test: _Test, needed: float) -> tuple[Vector, Vector]:
-    """Returns the ends of the interval of gaps that are not rejected."""
-    return _lowest(test, needed), -_lowest(test.exchanged(), needed)
-
-
-def _lowest(test: _Test, needed: float) -> Vector:
-    """Returns the largest gap that is rejected, which is the lower end."""
-    low, high = np.full_like(test.earlier, -1.0), np.ones_like(test.earlier)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2.0
-        refuted = _log_e(test, middle) >= needed
-        low, high = np.where(refuted, middle, low), np.where(refuted, high, middle)
-    return low

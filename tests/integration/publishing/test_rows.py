@@ -96,7 +96,7 @@ def once(world, url):
 @pytest.mark.long
 def test_rows_in_postgres_equal_the_snapshot_despite_kills(kafka, redis_url, tmp_path, postgres):
     url = postgres.database("killed")
-    with Ground(kafka, redis_url, tmp_path / "ground", 0) as ground:
+    with Ground(kafka, redis_url, tmp_path / "ground", seed=0, fewest_new=0) as ground:
         topic = ground.config.rows.topic
         with Mortal(ground, url) as mortal:
             for aim in (

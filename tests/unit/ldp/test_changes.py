@@ -143,29 +143,7 @@ def test_a_shifted_population_is_detected_with_its_distance():
     found = between(before, after)
     assert found.found[0] == 3
     assert np.allclose(found.differences, after.frequencies - before.frequencies, atol=1e-9)
-    low, high = found.interval()
-    truth = (later - f)[found.found]
-    assert ((low <= truth) & (truth <= high)).all()
-    assert 0.05 < low[0] < 0.2 < high[0] < 0.35
     assert between(before, after, at_least=0.19).found.size == 0
-
-
-def test_an_interval_contains_the_unrefuted_values():
-    """Its ends by the tests themselves: a smaller gap than the lower end is refuted, a larger one is not."""
-    oracle = ldp.OUE("1", domain_size=4)
-    before, after = (
-        oracle.estimate([3000, 2900, 2700, 2600], 9000),
-        oracle.estimate([4000, 5200, 3600, 3500], 12_000),
-    )
-    found = between(before, after, level=0.05)
-    (test,) = found._tests
-    low, high = found.interval()
-    needed = math.log(2 * 4 / (0.05 * found.found.size))
-    for value, below, above in zip(found.found.tolist(), low, high, strict=True):
-        for gap, refuted in ((below - 1e-4, True), (below + 1e-4, False)):
-            assert (changes._log_e(test, np.array(gap))[value] >= needed) == refuted
-        for gap, refuted in ((-above - 1e-4, True), (-above + 1e-4, False)):
-            assert (changes._log_e(test.exchanged(), np.array(gap))[value] >= needed) == refuted
 
 
 def test_sets_are_tested_too():
@@ -180,8 +158,6 @@ def test_sets_are_tested_too():
         before, after = (collected(rng, oracle, each, 40_000) for each in (f, later))
         found = between_sets(before, after, [*queries, ldp.query.SetQuery("all", list(range(50)))])
         assert found.found.tolist() == [0], name
-        (low,), (high,) = found.interval()
-        assert 0.1 < low < 0.2 < high < 0.3
     assert between_sets(before, after, []).found.size == 0
 
 
@@ -192,7 +168,6 @@ def test_a_set_of_the_only_value_changes_like_the_value():
     one, sets = between(before, after), between_sets(before, after, [yes])
     assert one.found.tolist() == sets.found.tolist() == [0]
     assert sets.log_e == pytest.approx(one.log_e)
-    assert np.stack(sets.interval()) == pytest.approx(np.stack(one.interval()))
 
 
 def test_incomparable_estimates_are_refused():
