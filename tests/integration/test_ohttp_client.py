@@ -1,16 +1,24 @@
 """Oblivious HTTP of the JavaScript client: examples of the RFCs, other implementations, prepared gateways."""
 
+import base64
 import json
 import random
 import re
 import shutil
 import subprocess
+import threading
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from tests.support import npm
+from tests.support.docs import block
+from tests.support.harness import until
+from tests.support.harness.front import Front
+from worker.gateway import ohttp
 
 pytestmark = pytest.mark.integration
 
@@ -361,3 +369,96 @@ def test_a_wrong_clock_is_corrected_for_one_request(ask):
     assert len(corrected["pauses"]) == 3
     once = uploaded(ask, [wrong])
     assert (once["outcome"], len(once["sent"])) == ([400, "date"], 2)
+
+
+@contextmanager
+def relay(front, stale):
+    """Forwards requests to a gateway; yields its URL and its log. The first request for keys gets a stale list."""
+    log = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            first = self.path not in [path for path, *_ in log]
+            self.answer(b"", (200, stale) if first else front.ask(front.port, "GET", self.path))
+
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            kind = {"Content-Type": self.headers["Content-Type"]}
+            self.answer(body, front.ask(front.port, "POST", self.path, body, kind))
+
+        def answer(self, body, answer):
+            status, content = answer
+            log.append((self.path, body, status, content))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{running.server_port}", log
+        finally:
+            running.shutdown()
+            thread.join()
+
+
+MORE = """
+const later = oblivious(`${relay}/ohttp`, `${relay}/ohttp-keys`);
+const stream = "https://reports.example.org/v1/streams/colours";
+const published = await (await later(new Request(`${stream}/document`))).json();
+await upload(`${stream}/reports`, new Client(published).report("red"), later);
+"""
+"""An upload with keys from the relay, which are stale at first, in addition to the upload of the guide."""
+
+
+def test_the_guide_uploads_through_a_relay_to_a_gateway(kafka, tmp_path):
+    packages = tmp_path / "node_modules"
+    packages.mkdir()
+    for package in npm.packages().iterdir():
+        (packages / package.name).symlink_to(package)
+    shutil.copytree(CLIENT, packages / "ldp-client")
+    current, stale = (ohttp.new_key(tmp_path / name).published for name in ("key", "stale"))
+    topic = f"s{random.SystemRandom().randrange(1 << 40):x}"
+    table = (
+        block("guides/receive-reports", "[[streams]]").replace("colour-", f"{topic}-").replace("1000", "2")
+    )
+    settings = {"gateway.ohttp.key_files": [str(tmp_path / "key")]}
+    with (
+        Front(kafka, tmp_path, table=table, settings=settings) as front,
+        relay(front, stale) as (url, log),
+    ):
+        front.start("shuffle")
+        guide = block("guides/javascript-client", "import { oblivious }")
+        assert "https://relay.example.net" in guide
+        guide = guide.replace("https://relay.example.net", url)
+        guide, count = re.subn('(?<=const list = ").*(?=";)', base64.b64encode(current).decode(), guide)
+        assert count == 1
+        client = f"const client = new Client({json.dumps(front.served.stream.document())});\n"
+        script = (
+            'import { Client } from "ldp-client";\n' + client + guide + f'const relay = "{url}";\n' + MORE
+        )
+        (tmp_path / "upload.mjs").write_text(script, encoding="utf-8")
+        command = [npm.NODE / "bin" / "node", tmp_path / "upload.mjs"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        until(lambda: len(front.records(front.served.topic)) == 2, "a frame for each partition")
+        frames = [record.value for record in front.records(front.served.topic)]
+    fingerprint = frames[0][:5]
+    assert [frame[:5] for frame in frames] == [fingerprint] * 2
+    assert [(path, status) for path, _, status, _ in log] == [
+        ("/ohttp", 200),
+        ("/ohttp-keys", 200),
+        ("/ohttp", 400),
+        ("/ohttp-keys", 200),
+        ("/ohttp", 200),
+        ("/ohttp", 200),
+    ]
+    sent = [body for path, body, *_ in log if path == "/ohttp"]
+    assert {len(body) for body in sent} == {7 + 32 + 256 + 16}
+    assert not any(fingerprint in body for body in sent)
+    assert len(log[0][3]) == len(log[-1][3]) == 16 + 256 + 16

@@ -47,7 +47,7 @@ BLOCKS = {
         "import { Client": "needs a browser; tests/unit/ldp/test_javascript_budget.py uses this store in Chromium",
         "import { upload": "needs a gateway; tests/unit/ldp/test_upload.py calls the function in Node",
         "npm install": "installs a package; tests/support/javascript/package.json has the same version",
-        "import { oblivious": "needs a relay; tests/integration/test_ohttp_client.py calls the function in Node",
+        "import { oblivious": "tests/integration/test_ohttp_client.py",
         "import { confidenceFrame": "needs a browser; tests/unit/ldp/test_browsers.py calls both functions",
         "python -m tests.bench": BENCHMARK,
     },

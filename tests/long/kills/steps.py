@@ -37,7 +37,7 @@ TURNS = {
     "upload": [
         *(
             ("worker.gateway.application:Application", name)
-            for name in ("_forward", "_body", "_checked", "_release")
+            for name in ("_forward", "_body", "_framed", "_release")
         ),
         *(("worker.kafka.intake.sender:IntakeSender", name) for name in ("send", "replace")),
     ],
@@ -131,7 +131,7 @@ APPLICATION, SENDER = "worker.gateway.application:Application", "worker.kafka.in
 UPLOADING = [
     Step("upload", 1, APPLICATION, "_forward"),
     Step("upload", 2, APPLICATION, "_body"),
-    Step("upload", 4, APPLICATION, "_checked"),
+    Step("upload", 4, APPLICATION, "_framed"),
     Step("upload", 5, SENDER, "send"),
     Step("upload", 6, APPLICATION, "_release"),
     Step("upload", 7, SENDER, "replace"),
