@@ -43,7 +43,7 @@ BLOCKS = {
         ".venv/bin/python -m tests.bench": BENCHMARK,
     },
     "guides/javascript-client": {
-        "ldp-worker document": READER,
+        **dict.fromkeys(("cp", "[gateway]"), "tests/integration/page/test_page.py"),
         "import { Client": "needs a browser; tests/unit/ldp/test_javascript_budget.py uses this store in Chromium",
         "import { upload": "needs a gateway; tests/unit/ldp/test_upload.py calls the function in Node",
         "npm install": "installs a package; tests/support/javascript/package.json has the same version",
@@ -54,7 +54,7 @@ BLOCKS = {
     "guides/read-snapshots": {"curl": READER, "const response": READER, "ldp-worker watch": READER},
     "guides/receive-reports": {
         **dict.fromkeys(
-            ("[[streams]]", "ldp-worker create-topics", "curl", "import json"),
+            ("[[streams]]", "ldp-worker create-topics", "STREAM=", "import json"),
             "tests/integration/kafka/test_gateway.py",
         ),
         "limit_req_zone": "is a part of the reader's configuration of nginx",
@@ -69,7 +69,7 @@ BLOCKS = {
     "internals/architecture": {"topic of reports": DIAGRAM},
     "internals/partition-lifecycle": {"           _adopt": DIAGRAM},
     "ldp/clients/javascript/README.md": {
-        "<button": "needs a browser; tests/integration/page/test_page.py opens a page with the same calls",
+        "<button": "tests/integration/page/test_page.py",
         "import { Client }": "tests/unit/ldp/test_javascript_client.py",
     },
     "ldp/examples/README.md": {

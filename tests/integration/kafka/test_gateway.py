@@ -80,7 +80,9 @@ def test_the_guide_uploads_and_shuffles_reports(kafka, tmp_path):
     with Front(kafka, tmp_path, table=table) as front:
         front.start("shuffle")
         curl, python = (text.replace("127.0.0.1:8080", f"127.0.0.1:{front.port}") for text in (curl, python))
-        subprocess.run(["bash", "-ec", curl], check=True, timeout=30)
+        environ = os.environ | {"PATH": f"{sys.prefix}/bin:{os.environ['PATH']}"}
+        script = ["bash", "-euc", f"cd {tmp_path}\n{curl}"]
+        assert subprocess.run(script, check=True, timeout=30, env=environ, stdout=-1).stdout == b"202\n"
         subprocess.run([sys.executable, "-c", python], check=True, timeout=30)
         until(lambda: len(front.records(front.served.topic)) == 2, "a frame for each partition")
         first, second = (record.value for record in front.records(front.served.topic))

@@ -202,10 +202,6 @@ def follow_guides(shell):
     with quick_start(shell) as screen:
         shell.run(block("tutorials/first-stream", "printf"))
         until(lambda: "10,001 reports" in screen(), "all reports")
-        document, bridge = block("guides/javascript-client", "ldp-worker document").splitlines()
-        shell.run(document)
-        with shell.terminal(bridge, -signal.SIGINT) as address:
-            until(lambda: "http://127.0.0.1:8000" in address(), "the bridge")
         published = json.loads(shell.run(block("guides/read-snapshots", "curl")))
         assert (published["reports"], [*published["methods"]]) == (10_001, ["base", "norm-sub"])
         printed = shell.run(
