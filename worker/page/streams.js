@@ -5,16 +5,12 @@ import { now } from "./clock.js";
 import { byId, keyed, make, write } from "./dom.js";
 import { age, count, rate, shown } from "./text.js";
 
-const KEPT = 60;
 const LATE_MS = 20_000; // beyond three intervals: large snapshots take some seconds
-const rates = new Map();
 const waits = new Map();
 
-/** Stores each stream's rate for its line chart, and since when its reports wait for a snapshot. */
+/** Stores since when each stream's reports wait for a snapshot. */
 export function noteStreams(streams) {
   for (const { name, rate: fresh, published } of streams) {
-    const before = rates.get(name) ?? [];
-    rates.set(name, [...before, fresh ?? 0].slice(-KEPT));
     const wait = waits.get(name);
     if (!(fresh > 0)) waits.delete(name);
     else if (wait?.published !== published) waits.set(name, { published, since: performance.now() });
@@ -102,28 +98,7 @@ export function drawCounting(stream) {
     () => make("div", {}, make("dt"), make("dd")),
     (row, [name, value]) => {
       write(row.firstElementChild, name);
-      if (name === "Rate") drawRate(row.lastElementChild, value, rates.get(stream.name) ?? []);
-      else write(row.lastElementChild, value);
+      write(row.lastElementChild, value);
     },
   );
-}
-
-const SVG = "http://www.w3.org/2000/svg";
-const [WIDE, HIGH] = [72, 16];
-
-function drawRate(cell, text, kept) {
-  if (cell.childElementCount === 0) {
-    const svg = document.createElementNS(SVG, "svg");
-    svg.setAttribute("viewBox", `0 0 ${WIDE} ${HIGH}`);
-    svg.setAttribute("aria-hidden", "true");
-    svg.append(document.createElementNS(SVG, "polyline"));
-    cell.append(svg, make("span"));
-  }
-  const most = Math.max(1e-9, ...kept);
-  const points = kept.map((now, at) => {
-    const x = WIDE - ((kept.length - 1 - at) * WIDE) / (KEPT - 1);
-    return `${x.toFixed(1)},${(HIGH - 1 - (now / most) * (HIGH - 2)).toFixed(1)}`;
-  });
-  cell.querySelector("polyline").setAttribute("points", points.join(" "));
-  write(cell.lastElementChild, text);
 }
