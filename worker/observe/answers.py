@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ldp.snapshot import Snapshot
 from ldp.terminal import printable
-from worker.observe.metrics import Metrics
+from worker.observe.metrics import ENDS, Metrics
 
 MOST_VALUES = 10
 """Maximum number of exported values of a stream."""
@@ -85,21 +85,15 @@ class Answers:
 
 def _values(snapshot: Snapshot) -> Iterator[tuple[Series, float]]:
     base = snapshot.bodies["base"]
-    ends = (
-        ("value_low", base.low),
-        ("value_high", base.high),
-        ("value_anytime_low", base.anytime_low),
-        ("value_anytime_high", base.anytime_high),
-    )
+    ends = {end: vector for end in ENDS if (vector := getattr(base, end)) is not None}
     for value in _most_frequent(base.frequencies).tolist():
         label = str(value) if snapshot.labels is None else printable(snapshot.labels[value])[:LONGEST_LABEL]
         # the value's number keeps series apart if shortened labels are equal
         named = snapshot.stream, str(value), label
         for method, body in snapshot.bodies.items():
             yield ("value", (*named, method)), float(body.frequencies[value])
-        for gauge, end in ends:
-            if end is not None:
-                yield (gauge, named), float(end[value])
+        for end, vector in ends.items():
+            yield (f"value_{end}", named), float(vector[value])
 
 
 def _most_frequent(frequencies: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
@@ -115,13 +109,8 @@ def _queries(snapshot: Snapshot) -> Iterator[tuple[Series, float]]:
         for answer in body.sets:
             named = snapshot.stream, printable(answer.query.name)
             yield ("query", (*named, method)), answer.frequency
-            for gauge, end in (
-                ("query_low", answer.low),
-                ("query_high", answer.high),
-                ("query_anytime_low", answer.anytime_low),
-                ("query_anytime_high", answer.anytime_high),
-            ):
-                if end is not None:
-                    yield (gauge, named), end
-    for query, found in snapshot.recommended.items():
-        yield ("recommended", (snapshot.stream, printable(query), found.method)), 1
+            for end in ENDS:
+                if (found := getattr(answer, end)) is not None:
+                    yield (f"query_{end}", named), found
+    for query, best in snapshot.recommended.items():
+        yield ("recommended", (snapshot.stream, printable(query), best.method)), 1

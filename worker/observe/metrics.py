@@ -24,6 +24,12 @@ from worker.counting.rejections import REASONS
 
 _PARTITION = ("stream", "partition")
 _PACKAGES = ("kafka-python", "numba", "numpy", "redis")
+ENDS = {
+    "low": "Lower end of Base's pointwise interval.",
+    "high": "Upper end of Base's pointwise interval.",
+    "anytime_low": "Lower end of Base's anytime-valid interval.",
+    "anytime_high": "Upper end of Base's anytime-valid interval.",
+}
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
@@ -205,24 +211,11 @@ class Metrics:
             "Frequency of the ten most frequent values, by method; `label` has at most 64 characters.",
             (*value, "method"),
         )
-        self.value_low = gauge("snapshot_value_low", "Lower end of Base's pointwise interval.", value)
-        self.value_high = gauge("snapshot_value_high", "Upper end of Base's pointwise interval.", value)
-        self.value_anytime_low = gauge(
-            "snapshot_value_anytime_low", "Lower end of Base's anytime-valid interval.", value
-        )
-        self.value_anytime_high = gauge(
-            "snapshot_value_anytime_high", "Upper end of Base's anytime-valid interval.", value
-        )
+        for name, labels in (("value", value), ("query", query)):
+            for end, text in ENDS.items():  # `value_low`, …, `query_anytime_high`
+                setattr(self, f"{name}_{end}", gauge(f"snapshot_{name}_{end}", text, labels))
         self.query = gauge(
             "snapshot_query_frequency", "Answer to a configured query, by method.", (*query, "method")
-        )
-        self.query_low = gauge("snapshot_query_low", "Lower end of Base's pointwise interval.", query)
-        self.query_high = gauge("snapshot_query_high", "Upper end of Base's pointwise interval.", query)
-        self.query_anytime_low = gauge(
-            "snapshot_query_anytime_low", "Lower end of Base's anytime-valid interval.", query
-        )
-        self.query_anytime_high = gauge(
-            "snapshot_query_anytime_high", "Upper end of Base's anytime-valid interval.", query
         )
         self.recommended = gauge(
             "snapshot_query_recommended",

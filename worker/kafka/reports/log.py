@@ -21,11 +21,11 @@ from worker.counting.columns import Batch, Unreadable
 from worker.counting.ports import Displaced, NotOwner, StateLost, Unavailable
 from worker.counting.rules import Rule
 from worker.kafka.client import quirks, raw_fetch
-from worker.kafka.client.errors import START, unavailable
+from worker.kafka.client.errors import unavailable
 from worker.kafka.client.firsts import Firsts
 from worker.kafka.client.refusals import Answers, Refusals
 from worker.kafka.decoding.records import Chunk, Reader
-from worker.kafka.reports.offsets import Offsets, ask
+from worker.kafka.reports.offsets import Offsets, ask, topic_id
 from worker.kafka.reports.prefetch import Prefetch
 
 _FETCHED, _WAITING = 64, 8
@@ -301,10 +301,7 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
 
     def topic_id(self) -> str:
         """Returns the topic's id, which changes if the topic is created again."""
-        step = partial(quirks.topic_id, self._consumer, self._topic, _ID_MS)
-        if (topic_id := ask("asking for the id of", step, self._topic)) is None:
-            raise Unavailable(f"Kafka: the id of topic {self._topic!r} is unknown", START)
-        return topic_id
+        return topic_id(self._consumer, self._topic, _ID_MS)
 
     def generation(self) -> object | None:
         """Returns (generation, member id), or None while the group rebalances."""

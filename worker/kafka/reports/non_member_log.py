@@ -6,10 +6,9 @@ from typing import Any
 
 from kafka import OffsetAndMetadata, TopicPartition
 
-from worker.counting.ports import NotOwner, Unavailable
+from worker.counting.ports import NotOwner
 from worker.kafka.client import quirks, reading
-from worker.kafka.client.errors import START
-from worker.kafka.reports.offsets import ask
+from worker.kafka.reports.offsets import ask, topic_id
 
 _TIMEOUT_MS = 10_000
 _STALL_SECONDS = 30.0
@@ -37,10 +36,7 @@ class KafkaNonMemberLog:
 
     def topic_id(self) -> str:
         """Returns the topic's id, which changes if the topic is created again."""
-        step = partial(quirks.topic_id, self._consumer, self._topic, _TIMEOUT_MS)
-        if (topic_id := ask("asking for the id of", step, self._topic)) is None:
-            raise Unavailable(f"Kafka: the id of topic {self._topic!r} is unknown", START)
-        return topic_id
+        return topic_id(self._consumer, self._topic, _TIMEOUT_MS)
 
     def partitions(self) -> set[int]:
         """Returns all partitions of the topic."""

@@ -11,7 +11,7 @@ from kafka.errors import KafkaError
 
 from worker.counting.ports import NotOwner, Unavailable
 from worker.kafka.client import quirks
-from worker.kafka.client.errors import remedy, unavailable
+from worker.kafka.client.errors import START, remedy, unavailable
 from worker.kafka.client.refusals import Answers
 
 _TIMEOUT_MS = 10_000
@@ -99,6 +99,14 @@ class Offsets:
             )
             for tp in tps
         }
+
+
+def topic_id(consumer: Any, topic: str, ms: int) -> str:
+    """Returns the topic's id, which changes if the topic is created again."""
+    found = ask("asking for the id of", partial(quirks.topic_id, consumer, topic, ms), topic)
+    if found is None:
+        raise Unavailable(f"Kafka: the id of topic {topic!r} is unknown", START)
+    return found
 
 
 def _committed(committed: Any) -> tuple[int, str] | None:
