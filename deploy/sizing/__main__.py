@@ -68,7 +68,7 @@ def table(loads: Sequence[Load]) -> Iterator[str]:
             f"{load.counting_cores:.2g} cores",
             size_text(load.worker_bytes),
             size_text(load.redis_bytes),
-            f"{size_text(load.commit_bytes(load.changed) / load.commit_every)}/s",
+            f"{size_text(load.commit_bytes / load.commit_every)}/s",
             f"{size_text(load.cut_bytes / load.publish_every)}/s",
             f"{load.publish_seconds:.2g} s, {size_text(load.topic_bytes)}",
             f"{load.publish_seconds / load.publish_every:.2g} cores",

@@ -22,25 +22,15 @@ from worker.service.publishing import MOST_VALUES
 
 RECORD_BYTES = 8
 """Bytes of a record without its frame: six 1-byte numbers, a time of 1 or 2 bytes."""
-COMMIT, COMMIT_CHANGED, COMMIT_NAMED = 722, 262, 69
-"""Bytes of a partition's commit without blobs: for the script call and totals, for the keys of each changed blob, and
-for the name and commit id of each cell."""
-CUT, CUT_NAMED = 706, 104
-"""Bytes of a partition's reply to a cut, without blobs: for the partition, and for each cell."""
-KEYS, CELL_KEY = 1070, 147
-"""Bytes of Redis memory without blobs: for a partition's metadata and keys, and for each cell."""
-SDS, OBJECT = 10, 16
-"""Bytes that Redis adds to a blob: for the string header in its allocation, and for its object."""
-NUMBER, NUMBER_IN_CHUNKS = 16, 2.9
-"""Mean bytes of a frequency: in JSON with its comma, and in chunks. The second number is for noise with few frequent
-values, because methods other than Base then have zeros. Without zeros, a number in chunks has 4 bytes."""
-VECTORS = len(METHODS) + len(BASE_ONLY)
-"""Vectors of a snapshot of all methods: each method's frequencies, and Base's intervals and tolerance."""
-BODY, OFFSET = 500, 13
-"""Bytes of a body without vectors, and for each partition."""
-MESSAGE, GZIP_JSON, GZIP_CHUNKS = 100, 0.35, 0.6
-"""Bytes of a compressed message without its body, and gzip's ratios for noise with few frequent values, because methods
-other than Base then have zeros. With lz4, multiply the ratios by 1.4."""
+PARTITION, CELL = 1_000, 150
+"""Approximate bytes of names and metadata for each partition and cell: in Redis memory, in a commit and in a cut."""
+ALLOCATED = 1.25
+"""Largest ratio of the memory that Redis allocates for a blob to the blob's size: sizes are rounded up in quarters."""
+NUMBER, NUMBER_IN_CHUNKS = 5.6, 1.7
+"""Mean bytes of a frequency with gzip: in JSON, and in chunks. They hold for noise with few frequent values, because
+methods other than Base then have zeros. With lz4, multiply them by 1.4."""
+MESSAGE = 100
+"""Bytes of a compressed message without its vectors."""
 ROW = 39
 """Bytes of a compressed row for databases; `tests.bench.rows` measures them."""
 
@@ -49,10 +39,8 @@ RECORD_SECONDS = {"seed": 0.14e-6, "index": 0.07e-6, "indices": 0.07e-6, "bits":
 `tests.bench.ingest` measures them."""
 HASH_SECONDS, BIT_SECONDS = 0.1e-9, 0.027e-9
 """Seconds for each value of the domain: to compute and compare a hash, or to add a bit."""
-COMMIT_SECONDS, COMMIT_CELL_SECONDS = 0.3e-3, 25e-6
-"""Seconds of the worker for a partition's commit, and for each changed cell."""
-COMMIT_COUNTER_SECONDS, COMMIT_BYTE_SECONDS = 1e-9, 0.7e-9
-"""Seconds of a commit for each counter of the changed cells, to find its width, and for each written byte."""
+COMMIT_SECONDS, COMMIT_COUNTER_SECONDS = 0.3e-3, 2.4e-9
+"""Seconds of the worker for a partition's commit, and for each counter of the changed cell."""
 CUT_SECONDS = 0.26e-3
 """Seconds of the publisher to read a partition."""
 CACHE, CUT_COUNTER_SECONDS = 32 << 20, (5e-9, 16e-9)
@@ -84,9 +72,7 @@ class Load:
         partitions: number of the topic's partitions.
         cell_reports: reports in each cell of a partition: all time first, then the panes.
         rate: mean number of reports per second.
-        batch: reports per record.
         due: number of results per snapshot: all time, and the open windows.
-        changed: number of cells that change between two commits: all time, or the newest pane.
         commit_every: seconds between commits.
         publish_every: seconds between snapshots.
         methods: number of published methods.
@@ -98,9 +84,7 @@ class Load:
     partitions: int
     cell_reports: tuple[int, ...]
     rate: float = 0.0
-    batch: int = 1
     due: int = 1
-    changed: int = 1
     commit_every: float = 1.0
     publish_every: float = 5.0
     methods: int = len(METHODS)
@@ -125,17 +109,12 @@ class Load:
         reports = rate / partitions
         cells = (math.ceil(reports * 365 * DAY), *[math.ceil(reports * pane_seconds)] * panes)
         due = 1 if cost is None else 1 + cost.open
-        return cls(
-            name, oracle, partitions, cells, rate, 1, due, 1, commit_every, publish_every, methods, rows
-        )
+        return cls(name, oracle, partitions, cells, rate, due, commit_every, publish_every, methods, rows)
 
     @property
     def topic_bytes_a_second(self) -> float:
         """Uncompressed bytes of reports per second, on one replica of the topic."""
-        frame = wire.frame_bytes(self.oracle.report_bytes)
-        return self.rate * (
-            (RECORD_BYTES + frame) / self.batch + (1 - 1 / self.batch) * self.oracle.report_bytes
-        )
+        return self.rate * (RECORD_BYTES + wire.frame_bytes(self.oracle.report_bytes))
 
     @cached_property
     def blobs(self) -> tuple[int, ...]:
@@ -144,62 +123,42 @@ class Load:
         return tuple(layout.HEADER_BYTES + width(self.oracle, n) * state for n in self.cell_reports)
 
     @property
-    def redis_bytes(self) -> int:
-        """Redis memory of all partitions, without staged commits."""
-        cells = sum(allocated(blob + SDS) + OBJECT + CELL_KEY for blob in self.blobs)
-        return self.partitions * (KEYS + cells)
+    def _overhead(self) -> int:
+        return self.partitions * (PARTITION + CELL * len(self.blobs))
 
-    def commit_bytes(self, changed: int) -> int:
-        """Returns the bytes that a commit of all partitions sends to Redis."""
-        blobs = sum(sorted(self.blobs)[-changed:])
-        overhead = COMMIT + COMMIT_CHANGED * changed + COMMIT_NAMED * len(self.blobs)
-        return self.partitions * (blobs + overhead)
+    @property
+    def redis_bytes(self) -> float:
+        """Redis memory of all partitions, without staged commits."""
+        return ALLOCATED * self.partitions * sum(self.blobs) + self._overhead
+
+    @property
+    def commit_bytes(self) -> int:
+        """Bytes that a commit of all partitions sends to Redis; one cell of each changes."""
+        return self.partitions * max(self.blobs) + self._overhead
 
     @property
     def cut_bytes(self) -> int:
         """Bytes that the publisher reads from Redis for a snapshot."""
-        return self.partitions * (sum(self.blobs) + CUT + CUT_NAMED * len(self.blobs))
-
-    @property
-    def vectors(self) -> int:
-        """Number of vectors in a snapshot."""
-        return self.methods + len(BASE_ONLY)
-
-    @property
-    def vector_bytes(self) -> float:
-        """Bytes of the vectors in one snapshot of all time or of a window."""
-        d = self.oracle.domain_size
-        return self.vectors * d * (NUMBER_IN_CHUNKS if d > INLINE else NUMBER)
-
-    @property
-    def snapshot_bytes(self) -> float:
-        """Bytes of all bodies in one snapshot."""
-        return self.vector_bytes + (self.methods + 1) * (BODY + OFFSET * self.partitions)
+        return self.partitions * sum(self.blobs) + self._overhead
 
     @property
     def topic_bytes(self) -> float:
         """Compressed bytes of a snapshot with windows and rows, per replica."""
-        d = self.oracle.domain_size
-        messages = self.methods + 1 + (self.vectors * -(-d // CHUNK) if d > INLINE else 0)
-        vectors = self.vector_bytes * (GZIP_CHUNKS if d > INLINE else GZIP_JSON)
-        return self.due * (MESSAGE * messages + vectors + ROW * self.rows)
+        d, vectors = self.oracle.domain_size, self.methods + len(BASE_ONLY)
+        messages = self.methods + 1 + (vectors * -(-d // CHUNK) if d > INLINE else 0)
+        numbers = vectors * d * (NUMBER_IN_CHUNKS if d > INLINE else NUMBER)
+        return self.due * (MESSAGE * messages + numbers + ROW * self.rows)
 
     @property
     def counting_cores(self) -> float:
         """CPU seconds per second for counting and commits."""
-        return self.report_cores + self.commit_seconds(self.changed) / self.commit_every
+        record = RECORD_SECONDS[next(iter(self.oracle.fields))] + work_seconds(self.oracle)
+        return self.rate * record + self.commit_seconds / self.commit_every
 
     @property
-    def report_cores(self) -> float:
-        """CPU seconds per second for counting without commits."""
-        record = RECORD_SECONDS[next(iter(self.oracle.fields))] / self.batch
-        return self.rate * (record + work_seconds(self.oracle))
-
-    def commit_seconds(self, changed: int) -> float:
-        """Returns the CPU seconds of all workers for a commit of all partitions."""
-        each = COMMIT_SECONDS + COMMIT_CELL_SECONDS * changed
-        each += COMMIT_COUNTER_SECONDS * changed * self.oracle.state_size
-        return self.partitions * (each + COMMIT_BYTE_SECONDS * sum(sorted(self.blobs)[-changed:]))
+    def commit_seconds(self) -> float:
+        """CPU seconds of all workers for a commit of all partitions."""
+        return self.partitions * (COMMIT_SECONDS + COMMIT_COUNTER_SECONDS * self.oracle.state_size)
 
     @property
     def counters(self) -> int:
@@ -280,14 +239,3 @@ def width(oracle: ldp.Oracle, reports: int) -> int:
     mean = reports * chance(oracle)
     most = min(reports, mean + 6 * math.sqrt(mean) + 6)
     return next((w for w in (1, 2, 4) if most < 1 << 8 * w), 8)
-
-
-def allocated(size: int) -> int:
-    """Returns the bytes that jemalloc allocates for a size.
-
-    Example:
-        >>> [allocated(size) for size in (100, 129, 1000, 1025, 5000)]
-        [112, 160, 1024, 1280, 5120]
-    """
-    step = 1 << max(4, (size - 1).bit_length() - 3)
-    return -(-size // step) * step

@@ -27,9 +27,10 @@ from kafka.codec import gzip_encode
 
 import ldp
 from deploy.local.services import Services
-from deploy.sizing.formulas import VECTORS
 from ldp import frames
+from ldp.consistency import METHODS
 from ldp.snapshot import Cut, Snapshot, encode, rounded, take
+from ldp.snapshot.documents import BASE_ONLY
 from tests.bench.ingest import pool as pools
 from tests.bench.ingest.cases import NATURAL, PGR, Case
 from tests.bench.measure import Line
@@ -71,7 +72,7 @@ def written() -> Iterator[Line]:
     for name, population in POPULATIONS.items():
         taken = take(stream, estimate(stream, *population), Cut({0: 1}, {}), 1)
         parts = encode(rounded(taken))
-        size, as_float64 = sum(len(part.body) for part in parts), 8 * D * VECTORS
+        size, as_float64 = sum(len(part.body) for part in parts), 8 * D * (len(METHODS) + len(BASE_ONLY))
         yield {
             "bench": f"bytes of a snapshot, {name}",
             "ours": size,

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from multiprocessing import get_context
@@ -33,7 +33,6 @@ from deploy.local.services import Services
 from deploy.local.workers import ROOT, Worker
 from deploy.sizing.formulas import Load, work_seconds
 from ldp import frames, kernels
-from ldp.snapshot import Cut, encode, rounded, take
 from tests.bench.ingest.ours import environment, wait, write
 from tests.bench.ingest.usage import Usage
 from tests.bench.measure import Line
@@ -43,7 +42,8 @@ from worker.counting.cells import Cell, CellKey
 from worker.counting.lineage import lineage_of
 from worker.counting.partition_state import PartitionState
 from worker.counting.ports import Answer, Events, Metadata
-from worker.counting.windows import Pane
+from worker.counting.rules import RequestedRule
+from worker.counting.windows import Pane, Windowing
 from worker.kafka.snapshots.producer import KafkaSnapshotProducer
 from worker.kafka.snapshots.topic import SnapshotTopic
 from worker.publishing import stored_cut
@@ -98,7 +98,7 @@ STORED = (
     Point("olh", 100_000, 10_000, 2, panes=26),
     Point("olh", 1_000_000, 1_000_000, 2),
     Point("pgr", 1_000_000, 1_000_000, 4),
-    Point("grr", 1_024, 1 << 40),
+    Point("grr", 1_024, 10**12),
 )
 """Every width of a counter, small and large states, few partitions and many, panes."""
 PUBLISHED = (
@@ -145,8 +145,16 @@ class Stored:
         self.state = counts(self.stream.oracle, point.reports)
         self.held = [self._begin(partition) for partition in range(point.partitions)]
 
+    def _fresh(self) -> PartitionState:
+        windowing = Windowing(("all", "48h every 1h"), 0, 0) if self.point.panes else None
+        limits = replace(RequestedRule().limits, windowing=windowing)
+        state = PartitionState.fresh(ldp.Fleet((self.stream,)), 0, RequestedRule(limits=limits))
+        if self.point.panes:
+            state.windows.admit(490_000 * _HOUR)
+        return state
+
     def _begin(self, partition: int) -> Metadata:
-        state = PartitionState.fresh(ldp.Fleet((self.stream,)), 0)
+        state = self._fresh()
         claimed = self.store.claim(partition, None, layout.initial(self.lineage, state))
         assert claimed is not None
         return claimed.metadata
@@ -159,9 +167,10 @@ class Stored:
 
     def dumped(self, partition: int, changed: int) -> tuple[Metadata, dict[str, bytes]]:
         """A partition's next commit, in which this many of its cells changed."""
-        state = PartitionState.fresh(ldp.Fleet((self.stream,)), 0)
-        state.offset = state.accepted = self.held[partition].offset + self.point.reports
-        state.windows.watermark = 1_764_000_000_000
+        state = self._fresh()
+        state.offset = self.held[partition].offset + self.point.reports
+        state.accepted = self.point.reports
+        state.windows.watermark = (490_000 + self.point.panes) * _HOUR
         state.cells = {cell: {"": Cell(self.point.reports, self.state)} for cell in self.cells}
         state.changed = {*self.cells[-changed:]}
         return layout.dump(state, self.held[partition], uuid4().hex)
@@ -191,22 +200,17 @@ def stored(client: "redis.Redis") -> Iterator[tuple[str, Point, float, float]]:
         there = Stored(client, point)
         there.commit_all()
         there.read()  # the scripts are known, and the names of the cells
-        load, cells = point.load, point.panes + 1
+        load = point.load
         kept = sum(client.memory_usage(key, samples=0) or 0 for key in client.scan_iter())
         yield "redis_bytes", point, kept, load.redis_bytes
-        yield "commit_bytes", point, moved(client, "in", there.commit_all), load.commit_bytes(cells)
-        aof = int(client.info("persistence")["aof_current_size"])
-        there.commit_all()
-        grown = int(client.info("persistence")["aof_current_size"]) - aof
-        yield "aof_bytes", point, grown, load.commit_bytes(cells)
+        changed = partial(there.commit_all, 1)
+        yield "commit_bytes", point, moved(client, "in", changed), load.commit_bytes
         if point.panes:
-            changed = partial(there.commit_all, 2)
-            yield "commit_of_2_bytes", point, moved(client, "in", changed), load.commit_bytes(2)
             window = partial(there.read().totals, 0, 1 << 52)
             yield "window_seconds", point, least(window), load.window_seconds
             del window
         yield "cut_bytes", point, moved(client, "out", there.read), load.cut_bytes
-        yield "commit_seconds", point, least(there.commit_all), load.commit_seconds(cells)
+        yield "commit_seconds", point, least(changed), load.commit_seconds
         del there
         gc.collect()
 
@@ -281,14 +285,6 @@ def published(services: Services, client: "redis.Redis") -> Iterator[tuple[str, 
         client.flushall()
         there = Stored(client, point)
         there.commit_all()
-        estimate = there.stream.oracle.estimate(
-            there.stream.oracle.support(there.state * point.partitions), point.reports * point.partitions
-        )
-        taken = take(
-            there.stream, estimate, Cut(dict.fromkeys(range(point.partitions), point.reports), {}), 1
-        )
-        body = sum(len(message.body) for message in encode(rounded(taken)))
-        yield "snapshot_bytes", point, body, point.load.snapshot_bytes
         ours, theirs = get_context("spawn").Pipe()
         arguments = (theirs, services.redis.address, services.kafka.address, there.stream, point.partitions)
         process = get_context("spawn").Process(target=publishing, args=arguments)
