@@ -1,7 +1,7 @@
 """Documents of a configured stream: inline, or from files."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +44,14 @@ def from_files(name: str, live: Sequence[Path], retired: Sequence[Path], key: st
     listed = [("documents", live), ("retired", retired)]
     places = {f"{key}.{where}[{i}]": path for where, paths in listed for i, path in enumerate(paths)}
     found = {place: read_document(name, folder / path, place) for place, path in places.items()}
-    for place, before in _doubles(found):
-        raise ConfigError(_double(place, before, found))
+    first: dict[bytes, str] = {}
+    for place, stream in found.items():
+        if (before := first.setdefault(stream.fingerprint, place)) != place:
+            where = before.removeprefix(f"{key}.")
+            raise ConfigError(
+                f"{place}: its fingerprint {stream.fingerprint.hex()} is that of {where}; list a document once, in"
+                " documents or retired. Change one of two documents, for example the order of its labels"
+            )
     streams = tuple(found.values())
     gone = frozenset(stream.fingerprint for stream in streams[len(live) :])
     try:
@@ -69,25 +75,6 @@ def read_document(name: str, path: Path, place: str) -> ldp.Stream:
     except (TypeError, ValueError) as error:
         what = str(error).removeprefix(f"stream {name}: ")
         raise ConfigError(f"{where} is not a document ({what}); ldp-worker document prints one") from None
-
-
-def _doubles(found: dict[str, ldp.Stream]) -> Iterator[tuple[str, str]]:
-    """Yields each place with the first place of the same fingerprint."""
-    first: dict[bytes, str] = {}
-    for place, stream in found.items():
-        if (before := first.setdefault(stream.fingerprint, place)) != place:
-            yield place, before
-
-
-def _double(place: str, before: str, found: dict[str, ldp.Stream]) -> str:
-    stream, other = before.rpartition(".")[2], found[before]
-    name = f"document {other.fingerprint.hex()}"
-    if found[place].hashed != other.hashed:
-        why = f"its fingerprint {other.fingerprint.hex()} is that of {stream}, which is another document"
-        return f"{place}: {why}; change one of them, for example the order of its labels"
-    if place.split("[")[-2] != before.split("[")[-2]:
-        return f"{place}: {name} is in {stream}, too; allowed is one of documents and retired"
-    return f"{place}: {name} is in {stream}, too; list it once"
 
 
 def _inline(table: StreamTable, key: str, folder: Path) -> ldp.Stream:

@@ -73,16 +73,18 @@ def test_files_without_a_document(tmp_path):
 
 def test_documents_that_are_listed_twice(tmp_path):
     new, old, copy = written(tmp_path, new=NEW, old=OLD, copy=OLD)
-    name = f"document {OLD.fingerprint.hex()}"
-    assert fault(tmp_path, [new, old, copy]) == (
-        f"streams[0].documents[2]: {name} is in documents[1], too; list it once"
-    )
-    assert (
-        fault(tmp_path, [new], [old, copy])
-        == f"streams[0].retired[1]: {name} is in retired[0], too; list it once"
-    )
-    assert fault(tmp_path, [new, old], [copy]) == (
-        f"streams[0].retired[0]: {name} is in documents[1], too; allowed is one of documents and retired"
+    for lists, place, other in (
+        (([new, old, copy],), "documents[2]", "documents[1]"),
+        (([new], [old, copy]), "retired[1]", "retired[0]"),
+        (([new, old], [copy]), "retired[0]", "documents[1]"),
+    ):
+        assert fault(tmp_path, *lists) == twice(f"streams[0].{place}", OLD, other)
+
+
+def twice(place, stream, other):
+    return (
+        f"{place}: its fingerprint {stream.fingerprint.hex()} is that of {other}; list a document once, in documents or"
+        " retired. Change one of two documents, for example the order of its labels"
     )
 
 
@@ -90,12 +92,8 @@ def test_documents_whose_fingerprints_collide(tmp_path):
     one, other = COLLIDING
     assert one.fingerprint == other.fingerprint and one.hashed != other.hashed
     paths = written(tmp_path, one=one, other=other)
-    why = (
-        "its fingerprint 05f2970f is that of documents[0], which is another document; change one of them, for example"
-        " the order of its labels"
-    )
-    assert fault(tmp_path, paths) == f"streams[0].documents[1]: {why}"
-    assert fault(tmp_path, paths[:1], paths[1:]) == f"streams[0].retired[0]: {why}"
+    assert fault(tmp_path, paths) == twice("streams[0].documents[1]", one, "documents[0]")
+    assert fault(tmp_path, paths[:1], paths[1:]) == twice("streams[0].retired[0]", one, "documents[0]")
 
 
 def test_documents_with_and_without_labels(tmp_path):
@@ -203,8 +201,7 @@ def test_documents_and_segments_are_configured(tmp_path):
         ),
         (
             'documents = ["old.json"]\nretired = ["copy.json"]',
-            f"streams[s].retired[0]: document {OLD.fingerprint.hex()} is in documents[0], too; allowed is one of"
-            " documents and retired",
+            twice("streams[s].retired[0]", OLD, "documents[0]"),
         ),
         (
             f'{INLINE}segments = ["DE"]',
