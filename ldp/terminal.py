@@ -59,6 +59,16 @@ def echo_json(text: str) -> None:
     click.echo(printable_json(text))
 
 
+def amount(number: int, what: str) -> str:
+    """Returns a number with a noun in the singular or plural.
+
+    Example:
+        >>> amount(1, "report"), amount(1200, "report")
+        ('1 report', '1,200 reports')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def screen(**options: Any) -> Console:
     """Returns a console that prints in `printable` form and ignores markup."""
     from rich.console import Console

@@ -133,7 +133,7 @@ class Load:
 
     @property
     def commit_bytes(self) -> int:
-        """Bytes that a commit of all partitions sends to Redis; one cell of each changes."""
+        """Bytes of a commit of all partitions; one cell of each changes."""
         return self.partitions * max(self.blobs) + self._overhead
 
     @property

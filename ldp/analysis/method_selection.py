@@ -108,12 +108,11 @@ mean over the k values that are most frequent in the simulated truth."""
 class Ranked:
     """A method's estimated mean squared error.
 
-    `std_error` is the standard error of `mse`. `simulated` is the error in the simulations, without the correction.
+    `simulated` is the error in the simulations, without the correction.
     """
 
     method: str
     mse: float
-    std_error: float
     simulated: float
 
 
@@ -303,13 +302,11 @@ def _rank(
     least = LEAST * means[:, None]
     corrected = errors - weight * distances
     scores = np.maximum(simulated + weight * (seen - usual.mean(axis=0)), LEAST * simulated)
-    variances = corrected.var(axis=1, ddof=1).mean(axis=0) / (len(errors) * errors.shape[1])
-    std_errors = np.sqrt(variances + noise.var(axis=1, ddof=1).mean(axis=0))
     again = np.maximum(resamples @ corrected + weight * seen + noise[:, noises], least)
     order = np.argsort(scores, kind="stable")
     again_first = again[:, :, order[0]]
     near = (again_first <= NEAR * again.min(axis=2)) & (again_first >= visible)
-    rows = tuple(Ranked(names[i], float(scores[i]), float(std_errors[i]), float(simulated[i])) for i in order)
+    rows = tuple(Ranked(names[i], float(scores[i]), float(simulated[i])) for i in order)
     ours, lowest = means[:, order[0]], means.min(axis=1)
     losses = np.divide(ours, lowest, out=np.where(ours > 0.0, np.inf, 1.0), where=lowest > 0.0)
     return Ranking(rows, float(near.mean(axis=1).min()), weight, float(losses.max()))

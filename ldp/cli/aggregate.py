@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ldp.cli.command import INPUT, OUTPUT, amount, cli, document_option, opened, output_path, write_state
+from ldp.cli.command import INPUT, OUTPUT, cli, document_option, opened, output_path, write_state
 from ldp.cli.printing import Printing, printing_options
-from ldp.terminal import echo
+from ldp.terminal import amount, echo
 
 if TYPE_CHECKING:
     from ldp.files import Aggregator

@@ -207,8 +207,3 @@ def file_size(file: BinaryIO | str) -> int | None:
     except OSError:
         return None
     return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-
-def amount(number: int, what: str) -> str:
-    """Returns a number and a noun, which is plural unless the number is 1."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

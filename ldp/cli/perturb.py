@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ldp.cli.command import INPUT, amount, cli, document_option, file_size, opened, write
-from ldp.terminal import echo
+from ldp.cli.command import INPUT, cli, document_option, file_size, opened, write
+from ldp.terminal import amount, echo
 
 if TYPE_CHECKING:
     from ldp.files import Readable

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ldp.cli.command import NAME, amount, write
-from ldp.terminal import echo, printable_json, screen
+from ldp.cli.command import NAME, write
+from ldp.terminal import amount, echo, printable_json, screen
 
 if TYPE_CHECKING:
     from ldp.estimate import Estimate

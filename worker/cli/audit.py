@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ldp.terminal import echo, echo_json, printable, show
-from worker.cli.command import amount, bar, command, complain, complain_of, json_option, reach, streams_option
+from ldp.terminal import amount, echo, echo_json, printable, show
+from worker.cli.command import bar, command, complain, complain_of, json_option, reach, streams_option
 from worker.cli.shown import table_of
 
 if TYPE_CHECKING:

@@ -173,13 +173,3 @@ streams_option = click.option(
     help="Show only this stream, in full. Without the option, show a line for each stream.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-
-
-def amount(number: int, what: str) -> str:
-    """Returns a number with a noun in the singular or plural.
-
-    Example:
-        >>> amount(1, "report"), amount(1200, "report")
-        ('1 report', '1,200 reports')
-    """
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

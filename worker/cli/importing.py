@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ldp.terminal import echo
-from worker.cli.command import amount, command, complain, reach
+from ldp.terminal import amount, echo
+from worker.cli.command import command, complain, reach
 
 if TYPE_CHECKING:
     from worker.config import Config

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ldp.terminal import echo, echo_json, printable, screen
-from worker.cli.command import amount, complain, complain_of, reach, read_all
+from ldp.terminal import amount, echo, echo_json, printable, screen
+from worker.cli.command import complain, complain_of, reach, read_all
 from worker.cli.shown import document, foreign, table_of, wholeness
 from worker.observe.units import age_text
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ldp.terminal import echo
-from worker.cli.command import amount, command, complain, complain_of
+from ldp.terminal import amount, echo
+from worker.cli.command import command, complain, complain_of
 
 if TYPE_CHECKING:
     from worker.config import Config

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ldp.terminal import echo, echo_json
-from worker.cli.command import amount, command, complain, complain_of, reach
+from ldp.terminal import amount, echo, echo_json
+from worker.cli.command import command, complain, complain_of, reach
 
 if TYPE_CHECKING:
     from worker.config import Config

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from worker.cli.command import amount
+from ldp.terminal import amount
 from worker.observe.units import age_text
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ldp.terminal import echo
-from worker.cli.command import amount, bar, command, complain, reach, stream_option
+from ldp.terminal import amount, echo
+from worker.cli.command import bar, command, complain, reach, stream_option
 
 if TYPE_CHECKING:
     from worker.config import Config, Served

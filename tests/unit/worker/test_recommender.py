@@ -266,8 +266,7 @@ def test_a_changed_recommendation_is_published_without_new_reports(monkeypatch):
 
     def ranked(*_):
         return [
-            Ranking((Ranked(method, 1.0, 0.1, 1.0),), 1.0 if method else 0.0, 0.0, 1.0)
-            for method in said.values()
+            Ranking((Ranked(method, 1.0, 1.0),), 1.0 if method else 0.0, 0.0, 1.0) for method in said.values()
         ]
 
     def recommended():
