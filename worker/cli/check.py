@@ -32,7 +32,8 @@ def check(config: "Config", as_json: bool, path: Path | None, stream: str | None
     """Validate the configuration, Kafka and Redis.
 
     Checks configuration, brokers, topics, Redis and stored counts. Shows the privacy loss of each stream.
-    The exit code is 1 if there is an error. --stream names the stream of --document.
+    The exit code is 1 if there is an error. With --document, the exit code is 0 if clients can use the document, 1 if
+    a partition does not accept it yet, and 2 if another error prevents a verdict. --stream names its stream.
     """
     from worker.check import Level, findings
     from worker.config.documents import read_document
@@ -46,7 +47,13 @@ def check(config: "Config", as_json: bool, path: Path | None, stream: str | None
         echo_json(in_json(found))
     else:
         show(render(found, one_line=piped()))
-    return int(any(finding.level is Level.ERROR for finding in found))
+    errors = {finding.subject for finding in found if finding.level is Level.ERROR}
+    if ship is None:
+        return int(bool(errors))
+    own = f"document {ship[1].fingerprint.hex()} of {ship[0]}"
+    if own in errors:
+        return 1
+    return 0 if not errors and any(finding.subject == own for finding in found) else 2
 
 
 _STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}

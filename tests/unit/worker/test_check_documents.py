@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import ldp
-from worker.check import Level, assess_privacy
+from worker.check import Finding, Level, assess_privacy
 from worker.check import kafka as check_kafka
 from worker.check import redis as check_redis
 from worker.check.documents import Recorded, assess_documents
@@ -238,3 +238,21 @@ def test_check_with_a_document_for_clients_needs_it_in_force(command):
     found = command("check", "--document", "none.json")
     assert (found.exit_code, found.stderr) == (2, found.stderr)
     assert "--document: none.json cannot be read (No such file or directory)" in found.stderr
+
+
+def test_check_with_a_document_for_clients_distinguishes_other_errors(command, monkeypatch):
+    """0: it may be shipped; 1: not yet; 2: another error prevents a verdict."""
+    both, other = (
+        replace(parse(TEXT), streams=(Served(BOTH, "reports"),)),
+        Finding(ERROR, "topic x", "missing"),
+    )
+
+    def code(fleets, *more):
+        found = assess_documents(both.streams[0], recorded(*fleets), Head(), {}, NEW) if fleets else []
+        monkeypatch.setattr(check_redis, "look", lambda *_: [*more, *found])
+        monkeypatch.setattr(check_kafka, "look", lambda *_: ([], None, {}, {}))
+        return command("check", "--document", "new.json").exit_code
+
+    assert code([BOTH, BOTH]) == code([BOTH], Finding(Level.WARNING, "topic x", "small")) == 0
+    assert code([BOTH, ONE]) == code([BOTH, ONE], other) == code([BOTH, None]) == 1
+    assert code([BOTH, BOTH], other) == code([], other) == code([]) == 2
