@@ -12,7 +12,7 @@ from enum import StrEnum
 import ldp
 from ldp.oracles import Oracle
 from worker.counting import bounds
-from worker.counting.changed import differences
+from worker.counting.changed import OTHER_FINGERPRINT, differences
 from worker.counting.documents import opened
 from worker.counting.rules import Names, Status
 from worker.counting.windows import Windowing
@@ -102,12 +102,7 @@ def _collisions(recorded: Listed, asked: Listed) -> Iterator[Change]:
     for name, sealed in asked.documents.items():
         if recorded.documents.get(name, sealed) != sealed:
             text = "another document with this fingerprint is recorded"
-            yield Change(
-                Verdict.IMPOSSIBLE,
-                f"document {name}",
-                text,
-                "change the document, for example the order of its labels",
-            )
+            yield Change(Verdict.IMPOSSIBLE, f"document {name}", text, OTHER_FINGERPRINT)
 
 
 def _foreign(recorded: Listed, asked: Listed) -> Change:

@@ -5,10 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import ldp
-from worker.counting.documents import unnamed
+from worker.counting.documents import colliding, unnamed
 
 NEW_NAME = "give the stream another name: the worker then counts its topic again"
 """The remedy if the topic has reports that were made with the configured document."""
+OTHER_FINGERPRINT = (
+    "change the document, for example the order of its labels, so that it has another fingerprint"
+)
+"""The remedy if a recorded document has the fingerprint of a configured one."""
 _NEW_TOPIC = (
     "undo the change; or list the recorded and the new document in streams.documents; or, if they have no label in"
     " common, give the stream another name and another topic. ldp-worker document --fingerprint prints a recorded"
@@ -20,6 +24,8 @@ _LONGEST = 60
 
 def changes(fleet: ldp.Fleet, recorded: Mapping[str, str]) -> list[str]:
     """Returns the changed fields of the newest document, one text per field.
+
+    If a document has the fingerprint of another recorded one, it returns the differences of these two.
 
     Args:
         fleet: the configured documents, newest first.
@@ -35,6 +41,8 @@ def changes(fleet: ldp.Fleet, recorded: Mapping[str, str]) -> list[str]:
     """
     if not unnamed(recorded, fleet):
         return []
+    for each in colliding(recorded, fleet):
+        return differences(json.loads(recorded[each.fingerprint.hex()]), json.loads(each.hashed))
     return differences(json.loads([*recorded.values()][-1]), json.loads(fleet.documents[0].hashed))
 
 
@@ -46,6 +54,8 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 def remedy(fleet: ldp.Fleet, recorded: Mapping[str, str]) -> str:
     """Returns the remedy for counts of another lineage with these documents."""
+    if colliding(recorded, fleet):
+        return OTHER_FINGERPRINT
     if unnamed(recorded, fleet):
         return _NEW_TOPIC
     return f"undo the change of the configuration, or {NEW_NAME}"

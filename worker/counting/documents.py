@@ -8,7 +8,7 @@ also one that its configuration does not name.
 import functools
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,18 +87,37 @@ def opened(sealed: str) -> Document:
     return Document(sealed, hashlib.sha256(sealed.encode()).digest()[:4], oracle)
 
 
-def unnamed(recorded: Collection[str], fleet: ldp.Fleet) -> list[str]:
+def colliding(recorded: Mapping[str, str], fleet: ldp.Fleet) -> list[ldp.Stream]:
+    """Returns the configured documents whose fingerprint another one has.
+
+    Fingerprints have four bytes. `recorded`: fingerprint -> sealed document.
+    """
+    return [
+        each
+        for each in fleet.documents
+        if recorded.get(each.fingerprint.hex(), sealed := each.hashed.decode()) != sealed
+    ]
+
+
+def unnamed(recorded: Mapping[str, str], fleet: ldp.Fleet) -> list[str]:
     """Returns why recorded documents belong to another stream, or nothing.
 
     Args:
-        recorded: fingerprints; empty if nothing is recorded.
+        recorded: fingerprint -> sealed document; empty if nothing is recorded.
         fleet: the configured documents.
 
     Example:
         >>> fleet = ldp.Fleet((ldp.Stream("colours", ldp.GRR("1", domain_size=3)),))
-        >>> unnamed(["8e9f39d0"], fleet), unnamed(["9f86d081"], fleet)
-        ([], ['the recorded documents are 9f86d081; the configuration names none of them'])
+        >>> unnamed({"8e9f39d0": fleet.documents[0].hashed.decode()}, fleet)
+        []
+        >>> unnamed({"9f86d081": "{}"}, fleet)
+        ['the recorded documents are 9f86d081; the configuration names none of them']
+        >>> unnamed({"8e9f39d0": "{}"}, fleet)
+        ['another document with the fingerprint 8e9f39d0 is recorded']
     """
-    if not recorded or any(each.fingerprint.hex() in recorded for each in fleet.documents):
-        return []
-    return [f"the recorded documents are {', '.join(recorded)}; the configuration names none of them"]
+    if recorded and not any(each.fingerprint.hex() in recorded for each in fleet.documents):
+        return [f"the recorded documents are {', '.join(recorded)}; the configuration names none of them"]
+    return [
+        f"another document with the fingerprint {each.fingerprint.hex()} is recorded"
+        for each in colliding(recorded, fleet)
+    ]

@@ -1,5 +1,6 @@
 """Counts of a document that the configuration does not name stop the stream, wherever the document is recorded."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,11 @@ import ldp
 from tests.support.cells import naming
 from tests.unit.worker.counting.still import STREAM, Still, alone, count_all, look_twice
 from worker.counting import layout, rules
-from worker.counting.claim import demand_ours
+from worker.counting.claim import demand_ours, foreign
+from worker.counting.documents import unnamed
+from worker.counting.head import Head
+from worker.counting.lineage import lineage_of
+from worker.counting.partition_state import PartitionState
 from worker.counting.ports import CLAIMED, StateLost
 from worker.counting.rules import RecordLimits, RequestedRule, Rule, Status
 
@@ -118,3 +123,37 @@ def test_the_only_document_has_version_0_in_any_revision() -> None:
     listed = [rules.first(each, 0, each.names(ldp.Fleet((STREAM,)))) for each in asked]
     assert [rule.documents for rule in listed] == [{OURS: Status(0)}] * 3
     assert listed[0] == naming(STREAM, [replace(listed[0], documents={})])[0]
+
+
+LABELLED = ldp.Stream(STREAM.name, ldp.GRR("3", 2), ["no", "yes"])
+COLLIDING = [ldp.Stream(STREAM.name, ldp.GRR("1", 2), ["no", f"yes {i}"]) for i in (42406, 49502)]
+
+
+def test_a_document_with_the_fingerprint_of_a_recorded_one_stops_the_stream() -> None:
+    first, second = COLLIDING
+    assert first.fingerprint == second.fingerprint
+    text = f"another document with the fingerprint {first.fingerprint.hex()} is recorded"
+    text = f"labels: SHA-256 {hashed(first)}… → SHA-256 {hashed(second)}…; {text}"
+    metadata = layout.initial(lineage_of("g", "id"), PartitionState.fresh(ldp.Fleet((first,)), 0))
+    demand_ours(ldp.Fleet((first,)), 0, metadata, metadata.lineage)
+    head, fleet = Head(1, documents=layout.documents(metadata)), ldp.Fleet((LABELLED, second))
+    with pytest.raises(StateLost) as lost:
+        demand_ours(fleet, 0, metadata, metadata.lineage)
+    for error in (lost.value, foreign(fleet, head, head.foreign(fleet, metadata.lineage))):
+        assert text in str(error)
+        assert error.remedy.startswith("change the document, for example the order of its labels")
+    with pytest.raises(StateLost, match="another document with the fingerprint"):  # the publisher
+        layout.load(fleet, metadata, {})
+
+
+def hashed(stream: ldp.Stream) -> str:
+    return str(json.loads(stream.hashed)["labels"])[:8]
+
+
+def test_one_colliding_document_of_several_is_refused() -> None:
+    first, second = COLLIDING
+    recorded = {each.fingerprint.hex(): each.hashed.decode() for each in (LABELLED, first)}
+    assert unnamed(recorded, ldp.Fleet((first, LABELLED))) == []
+    assert unnamed(recorded, ldp.Fleet((LABELLED, second))) == [
+        f"another document with the fingerprint {second.fingerprint.hex()} is recorded"
+    ]
