@@ -15,6 +15,7 @@ from rich.filesize import decimal
 
 import ldp
 from deploy.sizing.formulas import DAY, Load
+from ldp.segments import Segments, prefixes
 from worker import config as configuration
 from worker.config.rows import row_cost
 from worker.config.windows import cost
@@ -92,7 +93,8 @@ def configured(path: Path, rate: float, partitions: int) -> Iterator[Load]:
     loaded = configuration.load(path, {})
     for served in loaded.streams:
         windowing = served.configured.limits.windowing
-        places = loaded.slots(served)
+        places, declared = loaded.slots(served), served.configured.segments
+        snapshots, parts = loaded.snapshots, {prefix for name in declared for prefix in prefixes(name)}
         yield Load.of(
             served.stream.name,
             served.stream.oracle,
@@ -101,9 +103,11 @@ def configured(path: Path, rate: float, partitions: int) -> Iterator[Load]:
             served.cost,
             0 if windowing is None else windowing.pane / 1000,
             commit_every=loaded.commit_every_seconds,
-            publish_every=loaded.snapshots.every_seconds,
-            methods=len(loaded.snapshots.methods),
+            publish_every=snapshots.every_seconds,
+            methods=len(snapshots.methods),
             rows=0 if places is None else row_cost(places, served).window,
+            segments=1 if served.stream.segment is None else len(Segments(declared).cells) - 1,
+            parts=(len(parts), len(snapshots.parts_methods), snapshots.parts_fewest),
         )
 
 

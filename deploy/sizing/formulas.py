@@ -24,6 +24,8 @@ RECORD_BYTES = 8
 """Bytes of a record without its frame: six 1-byte numbers, a time of 1 or 2 bytes."""
 PARTITION, CELL = 1_000, 150
 """Approximate bytes of names and metadata for each partition and cell: in Redis memory, in a commit and in a cut."""
+SEGMENT = 17
+"""Bytes of a segment in a blob, with a name of 7 characters."""
 ALLOCATED = 1.25
 """Largest ratio of the memory that Redis allocates for a blob to the blob's size: sizes are rounded up in quarters."""
 NUMBER, NUMBER_IN_CHUNKS = 5.6, 1.7
@@ -77,6 +79,9 @@ class Load:
         publish_every: seconds between snapshots.
         methods: number of published methods.
         rows: database rows of each window, and of all time.
+        segments: number of segments with reports in each cell, with rests; 1 for a document without segments.
+        parts: (segments and prefixes that are published for all time, methods of each, new reports that a publication
+            of one needs).
     """
 
     name: str
@@ -89,6 +94,8 @@ class Load:
     publish_every: float = 5.0
     methods: int = len(METHODS)
     rows: int = 0
+    segments: int = 1
+    parts: tuple[int, int, int] = (0, 0, 1)
 
     @classmethod
     def of(
@@ -103,13 +110,16 @@ class Load:
         publish_every: float = 5.0,
         methods: int = len(METHODS),
         rows: int = 0,
+        segments: int = 1,
+        parts: tuple[int, int, int] = (0, 0, 1),
     ) -> Self:
         """Returns a stream after a year, with half of its maximum panes."""
         panes = 0 if cost is None else cost.panes // 2
         reports = rate / partitions
         cells = (math.ceil(reports * 365 * DAY), *[math.ceil(reports * pane_seconds)] * panes)
         due = 1 if cost is None else 1 + cost.open
-        return cls(name, oracle, partitions, cells, rate, due, commit_every, publish_every, methods, rows)
+        periods = commit_every, publish_every
+        return cls(name, oracle, partitions, cells, rate, due, *periods, methods, rows, segments, parts)
 
     @property
     def topic_bytes_a_second(self) -> float:
@@ -119,8 +129,14 @@ class Load:
     @cached_property
     def blobs(self) -> tuple[int, ...]:
         """Bytes of each cell of a partition."""
-        state = self.oracle.state_size
-        return tuple(layout.HEADER_BYTES + width(self.oracle, n) * state for n in self.cell_reports)
+        reports = [math.ceil(n / self.segments) for n in self.cell_reports]
+        more = SEGMENT * (self.segments - 1)
+        return tuple(layout.HEADER_BYTES + more + width(self.oracle, n) * self.cell_counters for n in reports)
+
+    @property
+    def cell_counters(self) -> int:
+        """Number of counters in a cell."""
+        return self.segments * self.oracle.state_size
 
     @property
     def _overhead(self) -> int:
@@ -144,10 +160,20 @@ class Load:
     @property
     def topic_bytes(self) -> float:
         """Compressed bytes of a snapshot with windows and rows, per replica."""
-        d, vectors = self.oracle.domain_size, self.methods + len(BASE_ONLY)
-        messages = self.methods + 1 + (vectors * -(-d // CHUNK) if d > INLINE else 0)
-        numbers = vectors * d * (NUMBER_IN_CHUNKS if d > INLINE else NUMBER)
-        return self.due * (MESSAGE * messages + numbers + ROW * self.rows)
+        whole = self._messages_bytes(self.methods) + ROW * self.rows
+        return self.due * whole + self.parts_due * self._messages_bytes(self.parts[1])
+
+    def _messages_bytes(self, methods: int) -> float:
+        """Returns the bytes of the messages of all time, of a window or of a part."""
+        d, vectors = self.oracle.domain_size, methods + len(BASE_ONLY)
+        messages = methods + 1 + (vectors * -(-d // CHUNK) if d > INLINE else 0)
+        return MESSAGE * messages + vectors * d * (NUMBER_IN_CHUNKS if d > INLINE else NUMBER)
+
+    @property
+    def parts_due(self) -> float:
+        """Number of parts in a mean snapshot, if all have the same rate."""
+        parts, _, fewest = self.parts
+        return parts * min(1.0, self.rate * self.publish_every / self.segments / fewest)
 
     @property
     def counting_cores(self) -> float:
@@ -158,12 +184,12 @@ class Load:
     @property
     def commit_seconds(self) -> float:
         """CPU seconds of all workers for a commit of all partitions."""
-        return self.partitions * (COMMIT_SECONDS + COMMIT_COUNTER_SECONDS * self.oracle.state_size)
+        return self.partitions * (COMMIT_SECONDS + COMMIT_COUNTER_SECONDS * self.cell_counters)
 
     @property
     def counters(self) -> int:
         """Number of counters in all partitions and cells."""
-        return self.partitions * len(self.blobs) * self.oracle.state_size
+        return self.partitions * len(self.blobs) * self.cell_counters
 
     @property
     def cut_seconds(self) -> float:
@@ -187,7 +213,8 @@ class Load:
     def publish_seconds(self) -> float:
         """CPU seconds of the publisher for a snapshot with its open windows."""
         windows = (self.due - 1) * (self.window_seconds + self.estimate_seconds)
-        return SNAPSHOT_SECONDS + self.cut_seconds + self.estimate_seconds + windows
+        own = (1 + self.parts_due) * self.estimate_seconds
+        return SNAPSHOT_SECONDS + self.cut_seconds + own + windows
 
     @property
     def steps(self) -> float:

@@ -21,7 +21,7 @@ from tests.support.cells import key_in
 from tests.support.docs import page
 from worker.config import parse
 from worker.counting import layout
-from worker.counting.cells import Cell
+from worker.counting.cells import Cell, CellKey
 from worker.counting.lineage import lineage_of
 from worker.counting.partition_state import PartitionState
 
@@ -174,3 +174,45 @@ def test_conclusions_match_the_computed_numbers():
     words = next(each for each in tables.cases() if each.name == "words")
     assert f"each snapshot is {words.topic_bytes / 1e6:.1f} MB" in text
     assert f"gives {words.topic_bytes * 17_280 / 1e9:.0f} GB a day" in text
+
+
+@pytest.mark.parametrize("segments", [1, 4])
+def test_the_size_of_segments_matches_the_layout(segments):
+    stream = ldp.Stream("s", ldp.OUE("1", 40), segment="country" if segments > 1 else None)
+    state, key = PartitionState.fresh(ldp.Fleet((stream,)), 0), CellKey(None, stream.fingerprint.hex())
+    counts = np.full(40, 300)
+    names = [f"DE:{i:04}" for i in range(segments)] if segments > 1 else [""]
+    state.cells = {key: {name: Cell(300, counts) for name in names}}
+    state.changed = {key}
+    _, blobs = layout.dump(state, layout.initial(lineage_of("g", "t"), state), "0" * 32)
+    given = sizing.Load("s", stream.oracle, 1, (600 * segments,), segments=segments)
+    (size,) = map(len, blobs.values())
+    assert 0 <= size - given.blobs[0] <= 7 * (segments > 1)  # the name of the first segment
+    assert given.counters == segments * 40
+
+
+def test_parts_of_a_snapshot():
+    given = sizing.Load("s", ldp.OUE("1", 40), 1, (1,), rate=100.0, publish_every=5.0, methods=3)
+    parted = replace(given, segments=5, parts=(7, 2, 1000))
+    assert parted.parts_due == pytest.approx(7 * 100 * 5 / 5 / 1000)
+    more = parted.parts_due * (100 * (2 + 1) + (2 + 5) * 40 * 5.6)
+    assert parted.topic_bytes - given.topic_bytes == pytest.approx(more)
+    assert replace(parted, rate=1e9).parts_due == 7
+
+
+def test_declared_segments_of_a_configuration_are_counted(tmp_path):
+    text = """
+snapshots.parts_fewest = 500
+[[streams]]
+name = "s"
+topic = "t"
+protocol = "grr"
+epsilon = "1"
+domain_size = 40
+segment = "country:app"
+segments = ["DE", "US:4.3", "US:4.2"]
+"""
+    (tmp_path / "worker.toml").write_text(text, encoding="utf-8")
+    (found,) = tables.configured(tmp_path / "worker.toml", 1000, 2)
+    # DE, US:4.2 and US:4.3, and the rests of these, of US, and of all
+    assert (found.segments, found.parts) == (8, (4, 2, 500))
