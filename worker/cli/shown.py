@@ -89,8 +89,8 @@ def state(window: "Period", progress: "Mapping[str, Closed]") -> str:
     return f"final{bounded}" if window.final else "provisional"
 
 
-def none_there(stream: str, window: str, start: int | None) -> str:
-    """Returns an error for a missing snapshot."""
+def none_there(stream: str, window: str, start: int | None, *, limited: bool) -> str:
+    """Returns an error for a missing snapshot; `limited`: by `fewest_new`."""
     from ldp.snapshot import whole_of
 
     if window == "all":
@@ -101,7 +101,8 @@ def none_there(stream: str, window: str, start: int | None) -> str:
         )
         return f"no snapshot of {stream}{needed}"
     at = "" if start is None else f" that starts at {date(start)}"
-    return f"no window {window!r} of {stream}{at} (watch --list prints the windows)"
+    few = ", and a window whose panes all have too few reports is missing" if limited else ""
+    return f"no window {window!r} of {stream}{at} (watch --list prints the windows{few})"
 
 
 def render(

@@ -90,7 +90,7 @@ def watch(
             return overview.follow_all(config, wait, printed)
         name = stream or config.served(None).name
         served = config.served(whole_of(name))
-        _checked_methods(methods, applicable(served.stream.oracle.domain_size, config.snapshots.methods))
+        _checked_methods(methods, applicable(served.fleet.size, config.snapshots.methods))
         shown = tuple(m for m in (METHODS if every else methods or table.METHODS) if m != "base")
         reach(config, config.snapshots.topic)
         with SnapshotReader(config, name, window, begin, complain_of) as reader:
@@ -99,7 +99,7 @@ def watch(
             began = time.monotonic()
             if not read_all([reader], timeout) and once:
                 return 1
-            missing = none_there(name, window, begin)
+            missing = none_there(name, window, begin, limited="released" in (reader.head or {}))
             if not reader.is_there:
                 complain(f"{missing}; waiting for it")
             wait = max(0.0, timeout + began - time.monotonic()) if once else None

@@ -84,6 +84,8 @@ class StreamEvents:
         self._covered: float | None = None
         self._refusals_logged: dict[int, float] = {}
         """Partition -> duration of its refusals in seconds at the last log line."""
+        self._failure_logged = "", 0.0
+        """The error of the last failed publication, and the time of its log line."""
         for step in Step:
             metrics.failing.labels(stream, step.name.lower()).set_function(partial(progress.failing, step))
 
@@ -272,6 +274,7 @@ class StreamEvents:
 
     def checked(self, seconds: float | None) -> None:
         """Restarts the snapshot's age; records the duration of publishing."""
+        self._failure_logged = "", 0.0
         if seconds is not None:
             self._metrics.snapshot_seconds.labels(self._stream).observe(seconds)
         self._cover()
@@ -285,9 +288,12 @@ class StreamEvents:
         self._covered = self._clock()
 
     def publish_failed(self, error: Unavailable) -> None:
-        """Counts and logs a failed publication."""
+        """Counts a failed publication; logs a repeated error every minute."""
         self._failed("publish", Step.PUBLISH, error)
-        self._logger.warning("snapshot.retry", error=str(error), remedy=error.remedy)
+        now, (last, at) = self._clock(), self._failure_logged
+        if str(error) != last or now >= at + _REPEAT_SECONDS:
+            self._failure_logged = str(error), now
+            self._logger.warning("snapshot.retry", error=str(error), remedy=error.remedy)
 
     def ticked(self) -> None:
         """Ends a turn of publishing."""

@@ -82,8 +82,11 @@ function periodText(window) {
   return `${periodOf(period)}, ${window.final ? "final" : "provisional: delayed reports still count"}`;
 }
 
-function completeText({ complete, gaps, uncounted }) {
-  if (complete) return "Complete: no report up to this snapshot was lost, and each is counted exactly once.";
+function completeText({ complete, gaps, uncounted, withheld, privacy_loss: limited }) {
+  if (complete) {
+    const held = (withheld ?? limited ?? null) === null ? "" : " Reports are withheld until there are enough of them.";
+    return `Complete: no report up to this snapshot was lost, and none is counted twice.${held}`;
+  }
   const lost = Object.entries(gaps ?? {}).map(([partition, ranges]) => {
     const records = ranges.reduce((sum, [begin, end]) => sum + end - begin, 0);
     return `${count(records)} records of partition ${partition} were lost before they were counted`;

@@ -23,6 +23,7 @@ export function drawWindows(stream, place, go) {
   );
   const timed = (stream.available[place.window] ?? []).filter((window) => window !== null);
   byId("line").hidden = byId("line-means").hidden = ["all", "late"].includes(place.window);
+  byId("line-missing").hidden = (stream.privacy_loss ?? null) === null;
   const windows = timed.toSorted((a, b) => a.start - b.start).slice(-MOST_SHOWN);
   drawLine(windows, place, go);
 }

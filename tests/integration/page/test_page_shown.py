@@ -614,7 +614,7 @@ def test_documents_and_segments_are_selected_like_streams(standin, chromium):
 @pytest.mark.long
 def test_late_and_withheld_reports_are_named(standin, chromium):
     with_windows(standin)
-    standin.streams[0] |= {"windows": ["all", "6h", "late"]}
+    standin.streams[0] |= {"windows": ["all", "6h", "late"], "privacy_loss": {}}
     standin.streams[0]["available"]["late"] = [None]
     times = {"window": {"name": "late", "start": None, "end": None, "final": False}}
     standin.snapshots["colours", "late", ""] = collected(n=30, **times)
@@ -623,6 +623,10 @@ def test_late_and_withheld_reports_are_named(standin, chromium):
         open_at(page, standin)
         choose(page, "window-names", "Windows of 6h")
         expect(page.locator("#reports-means")).to_contain_text(" 7 more reports are withheld")
+        expect(page.locator("#complete")).to_contain_text(
+            "Reports are withheld until there are enough of them"
+        )
+        expect(page.locator("#line-missing")).to_be_visible()
         choose(page, "window-names", "In no window")
         expect(page.locator("#reports")).to_have_text("30")
         expect(page.locator("#reports-means")).to_contain_text("In no window: late or undated reports")

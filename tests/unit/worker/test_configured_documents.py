@@ -288,3 +288,11 @@ def test_the_example_of_the_reference_is_a_configuration(tmp_path):
     served = configured(tmp_path, block)
     assert served.fleet.documents == (streams[2], streams[1], streams[0])
     assert [*served.configured.segments] == ["DE", "FR", "US:4.3", "US:4.2"]
+
+
+def test_the_example_of_the_guide_is_a_configuration(tmp_path):
+    (block,) = [text for language, text in every_block("guides/segments") if language == "toml"]
+    written(tmp_path, **{"colours-1": OLD, "colours-2": replace(NEW, segment="country:app")})
+    served = configured(tmp_path, block)
+    assert served.fleet.documents == (replace(NEW, segment="country:app"), OLD)
+    assert [*served.configured.segments] == ["DE", "FR", "US:4.3"]

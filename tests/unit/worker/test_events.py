@@ -258,6 +258,30 @@ def test_dead_letters_of_released_partitions_do_not_fail_readiness(verb):
     assert listening.progress.describe() == SERVING
 
 
+def test_a_repeated_publishing_failure_is_logged_once_a_minute():
+    listening = Listening()
+
+    def logged(error):
+        with structlog.testing.capture_logs() as lines:
+            listening.events.publish_failed(error)
+        return len(lines)
+
+    assert [logged(NO), logged(NO), logged(Unavailable("Kafka: no", "wait")), logged(NO), logged(NO)] == [
+        1,
+        0,
+        1,
+        1,
+        0,
+    ]
+    listening.now = 59.0
+    assert logged(NO) == 0
+    listening.now = 60.0
+    assert [logged(NO), logged(NO)] == [1, 0]
+    listening.events.checked(None)  # published in between
+    assert logged(NO) == 1
+    assert listening.samples()[keyed("errors_total", "step", "publish")] == 9
+
+
 def test_a_successful_tick_clears_a_publishing_failure():
     listening = Listening()
     for _ in range(3):

@@ -450,6 +450,8 @@ def test_watch_names_the_requested_window(watch, there, log):
     result = watch("--once", "--window", "1h", "--start", "1970-01-01T07:00Z")
     missing = "ldp-worker: no window '1h' of s that starts at 1970-01-01T07:00:00Z (watch --list"
     assert result.stderr.splitlines()[1].startswith(missing)
+    missing = shown.none_there("s", "1h", None, limited=True)
+    assert missing.endswith(" the windows, and a window whose panes all have too few reports is missing)")
     log.clear()
     result = watch("--once", "--window", "1h")
     assert result.stderr.endswith(" in topic ldp-snapshots after 0.1 s; the cause is unknown\n")
