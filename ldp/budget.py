@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from os import PathLike
 from typing import TYPE_CHECKING
@@ -62,16 +62,14 @@ class Budget:
     ) -> None:
         self._path, self._document, self._privacy, self._clock = os.fspath(path), document, privacy, clock
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        with closing(self._begun()) as file:
+        with self._transaction() as file:
             for table in _TABLES:
                 file.execute(table)
-            file.execute("COMMIT")
 
     def spend(self) -> None:
         """Records one report. Raises `Spent` at the declared number."""
-        with closing(self._begun()) as file:
+        with self._transaction() as file:
             self._record(file)
-            file.execute("COMMIT")
 
     def spend_memoised(self, value: int, draw: Callable[[int], bytes]) -> bytes:
         """Records one report, and returns the noise that is stored for the value.
@@ -79,7 +77,7 @@ class Budget:
         `draw` returns new noise, for the first report of a value. Raises `Spent` as `spend` does.
         """
         key = self._document, value
-        with closing(self._begun()) as file:
+        with self._transaction() as file:
             self._record(file)
             found = file.execute(
                 "SELECT noise FROM memoised WHERE document = ? AND value = ?", key
@@ -87,19 +85,22 @@ class Budget:
             noise: bytes = draw(value) if found is None else found[0]
             if found is None:
                 file.execute("INSERT INTO memoised VALUES (?, ?, ?)", (*key, noise))
-            file.execute("COMMIT")
         return noise
 
-    def _begun(self) -> sqlite3.Connection:
-        """Opens the file, which a fork must not share, and begins a transaction."""
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Opens the file, which a fork must not share, for one transaction."""
         file = sqlite3.connect(self._path, timeout=_WAIT_SECONDS, isolation_level=None)
         try:
             file.execute("PRAGMA synchronous = EXTRA")
             file.execute("BEGIN IMMEDIATE")
-        except BaseException:
-            file.close()
+            yield file
+            file.execute("COMMIT")
+        except sqlite3.Error as error:
+            error.args = (f"{self._path}: {error}",)
             raise
-        return file
+        finally:
+            file.close()
 
     def _record(self, file: sqlite3.Connection) -> None:
         length = self._privacy.period_seconds

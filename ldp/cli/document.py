@@ -93,7 +93,10 @@ def document(
 
 def _pairs(text: str) -> dict[str, str | int]:
     """Parses a declaration as ``key=value,...``."""
-    pairs = dict(part.strip().partition("=")[::2] for part in text.split(","))
-    return {
-        key: int(value) if key == "reports" and value.isdecimal() else value for key, value in pairs.items()
-    }
+    pairs = dict[str, str | int]()
+    for part in text.split(","):
+        key, _, value = part.strip().partition("=")
+        if key in pairs:
+            raise ValueError(f"--privacy has the key {key!r} twice; give it once")
+        pairs[key] = int(value) if key == "reports" and value.isdecimal() else value
+    return pairs

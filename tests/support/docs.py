@@ -24,8 +24,11 @@ def block(name: str, beginning: str) -> str:
 
 
 def every_block(name: str) -> list[tuple[str, str]]:
-    """Returns the language and text of each code block of a page."""
-    return re.findall(r"^```(\w*)\n(.*?)^```$", page(name), re.MULTILINE | re.DOTALL)
+    """Returns the language and text of each code block of a page, also in a list."""
+    found = re.findall(r"^( *)```(\w*)\n(.*?)^\1```$", page(name), re.MULTILINE | re.DOTALL)
+    return [
+        (language, re.sub(f"^{indent}", "", text, flags=re.MULTILINE)) for indent, language, text in found
+    ]
 
 
 def blocks(text: str, language: str) -> list[str]:

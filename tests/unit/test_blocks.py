@@ -59,6 +59,7 @@ BLOCKS = {
         ),
         "limit_req_zone": "is a part of the reader's configuration of nginx",
     },
+    "guides/segments": {"documents =": "tests/unit/worker/test_configured_documents.py"},
     "guides/send-reports": {".venv/bin/python -m tests.bench": BENCHMARK},
     "guides/spark-and-beam": {
         ".venv/bin/python -c": BENCHMARK,

@@ -57,7 +57,9 @@ def crashing(source=SOURCE):
     module = types.ModuleType("ldp.budget")
     exec(compile(source, "budget.py", "exec"), module.__dict__)  # the product's source
     module.sqlite3 = types.SimpleNamespace(
-        connect=lambda *given, **more: sqlite3.connect(*given, factory=Crashing, **more), Connection=Crashing
+        connect=lambda *given, **more: sqlite3.connect(*given, factory=Crashing, **more),
+        Connection=Crashing,
+        Error=sqlite3.Error,
     )
     return module
 
@@ -150,7 +152,7 @@ def test_no_device_of_10_000_is_over_budget_in_30_days(tmp_path):
 MUTANTS = {
     "forgets the count": ("reports + 1))", "1))"),
     "forgets the period": ("if found is not None and found[0] >= now:", "if False:"),
-    "forgets to commit": ('            file.execute("COMMIT")\n        return noise', "        return noise"),
+    "forgets to commit": ('yield file\n            file.execute("COMMIT")', "yield file"),
     "forgets the noise": ("if found is None else found[0]", ""),
     "commits before it counts": (
         "            self._record(file)\n            found",
@@ -175,6 +177,20 @@ def test_a_faulty_store_is_detected(name, tmp_path):
     before, after = MUTANTS[name]
     assert SOURCE.count(before) >= 1
     assert faults(population(20, crashing(SOURCE.replace(before, after)), tmp_path))
+
+
+def test_errors_of_a_damaged_store_name_its_path(tmp_path):
+    path = tmp_path / "budget.sqlite"
+    privacy = Declaration("device", 1, "24h", "fresh", "30d")
+    path.write_bytes(b"not a database" * 100)
+    with pytest.raises(sqlite3.DatabaseError, match=f"{path}: file is not a database"):
+        budget.Budget(path, "9f86d081", privacy, lambda: 0.0)
+    path.unlink()
+    there = budget.Budget(path, "9f86d081", privacy, lambda: 0.0)
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("DROP TABLE spent")
+    with pytest.raises(sqlite3.OperationalError, match=f"{path}: no such table: spent"):
+        there.spend()
 
 
 CHILD = """

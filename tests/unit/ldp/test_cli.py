@@ -7,6 +7,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+import ldp
 from ldp.analysis.protocol_selection import plan
 from ldp.cli import cli
 from ldp.oracles import ORACLES
@@ -73,9 +74,19 @@ def test_a_declaration_is_written_as_pairs():
         (written.replace("device", ""), "privacy.unit is empty"),
         (written.replace("=1", "=one"), "privacy.reports must be an integer, not 'one'"),
         ("", "privacy has the keys ['']; it needs exactly"),
+        (f"{written},reports=9", "--privacy has the key 'reports' twice; give it once"),
     ):
         refused = run(*asked, wrong)
         assert (refused.exit_code, says in refused.stderr, refused.stdout) == (2, True, ""), refused.stderr
+
+
+def test_a_document_has_the_names_of_the_levels_of_a_segment():
+    asked = ("document", "--protocol", "grr", "--epsilon", "1", "--domain-size", "3")
+    document = json.loads(run(*asked, "--segment", "country:app").stdout)
+    assert document["segment"] == ldp.Stream.from_document("s", document).segment == "country:app"
+    assert "segment" not in json.loads(run(*asked).stdout)
+    refused = run(*asked, "--segment", "country:")
+    assert (refused.exit_code, "segment" in refused.stderr, refused.stdout) == (2, True, ""), refused.stderr
 
 
 def test_labels_are_csv_and_count_for_a_plan(tmp_path):
