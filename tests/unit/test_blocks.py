@@ -46,6 +46,7 @@ BLOCKS = {
         **dict.fromkeys(("cp", "[gateway]"), "tests/integration/page/test_page.py"),
         "import { Client": "needs a browser; tests/unit/ldp/test_javascript_budget.py uses this store in Chromium",
         "import { upload": "needs a gateway; tests/unit/ldp/test_upload.py calls the function in Node",
+        "<script": "needs a bundler or this map; tests/integration/test_ohttp_client.py imports the same packages",
         "npm install": "installs a package; tests/support/javascript/package.json has the same version",
         "import { oblivious": "tests/integration/test_ohttp_client.py",
         "import { confidenceFrame": "needs a browser; tests/unit/ldp/test_browsers.py calls both functions",

@@ -56,7 +56,7 @@ def clicks(kafka, redis_url, folder, chromium, site, address):
         (site / "index.html").write_text(f"<!doctype html>\n{text}", encoding="utf-8")
         page = context.new_page()
         page.goto(f"http://{address}")
-        page.wait_for_function("document.querySelector('button:last-of-type').onclick")
+        page.wait_for_function("document.querySelector('button:last-of-type').onclick !== null")
         for name in ("red", "green", "green"):
             with page.expect_response("**/reports", timeout=60_000) as response:
                 page.get_by_role("button", name=name).click()
@@ -67,3 +67,4 @@ def clicks(kafka, redis_url, folder, chromium, site, address):
             return (verdict.difference, verdict.lag, verdict.reports) == (None, 0, 3)
 
         until(counted, "the worker counts the clicks")
+        assert len(front.records(front.served.intake)) == 3
