@@ -7,6 +7,7 @@ import json
 import os
 import random
 import secrets
+import shutil
 import signal
 import socket
 import ssl
@@ -18,8 +19,10 @@ import urllib.request
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from uuid import uuid4
 
+import numpy as np
 import pytest
 from kafka import KafkaProducer
 
@@ -30,12 +33,15 @@ from tests.long.kills.steps import UPLOADING
 from tests.support.docs import every_block
 from tests.support.harness import frozen, until
 from tests.support.harness.front import BATCH, TIMEOUT, Front
+from tests.support.ohttp import Sealed, dated, read_response, write_request
 from worker import audit
+from worker.gateway import ohttp
 from worker.kafka.intake import sender
 from worker.service import gateway
 
 pytestmark = pytest.mark.integration
 MANY = 20
+INTEROP = Path(__file__).parents[2] / "long" / "interop"
 
 
 def test_uploads_reach_the_topic_of_reports_once_and_without_metadata(kafka, tmp_path):
@@ -68,6 +74,99 @@ def test_uploads_reach_the_topic_of_reports_once_and_without_metadata(kafka, tmp
         process = front.processes["gateway"]
         process.terminate()
         assert process.wait(20) == 0
+
+
+@pytest.fixture
+def sealed_front(kafka, tmp_path):
+    """A front whose gateway has two keys, and the contents of `/ohttp-keys` for each."""
+    files = [tmp_path / "second", tmp_path / "first"]
+    keys = {}
+    while len(keys) < 2:
+        for file in files:
+            file.unlink(missing_ok=True)
+            ohttp.new_key(file)
+        keys = {key.id: key for file in files for key in ohttp.read_keys([file]).values()}
+    settings = {"gateway.ohttp.key_files": [str(file) for file in files]}
+    with Front(kafka, tmp_path, settings=settings) as front:
+        yield front, [key.published for key in ohttp.read_keys(files).values()]
+
+
+def frame_of(front, report):
+    reports = np.array([(report,)], front.served.stream.oracle.report_dtype)
+    return frames.encode(front.served.stream, reports)
+
+
+def fields_of(key):
+    return dated([(b"content-type", b"application/octet-stream"), (b"idempotency-key", key.encode())])
+
+
+def test_encapsulated_uploads_reach_the_topic_of_reports_once_and_without_metadata(sealed_front):
+    canary = "canary-9c51"
+    front, keys = sealed_front
+    front.client = "127.77.9.214"
+    front.start("shuffle")
+    assert front.ask(front.port, "GET", "/ohttp-keys") == (200, keys[0])
+    path = f"/v1/streams/{front.name}/reports?user={canary}".encode()
+    outside = {"Content-Type": "message/ohttp-req", "User-Agent": canary, "X-User": canary}
+
+    def ask(message, published):
+        sealed = Sealed(published, message)
+        status, answer = front.ask(front.port, "POST", f"/ohttp?user={canary}", sealed.request, outside)
+        assert status == 200
+        return read_response(sealed.open(answer))
+
+    for report in range(2 * BATCH):
+        fields = [*fields_of(secrets.token_hex(16)), (b"x-user", canary.encode())]
+        message = write_request(b"POST", path, fields, frame_of(front, report), report % 2 == 0)
+        for _ in range(2 if report % 3 == 0 else 1):  # a retry, or a relay that repeats it
+            assert ask(message, keys[report % 2])[0] == 202
+    fields = fields_of("0" * 32)
+    assert ask(write_request(b"POST", path, fields, canary.encode()), keys[0])[0] == 400
+    assert ask(canary.encode() * 99, keys[0])[0] == 400
+    assert front.ask(front.port, "POST", "/ohttp", canary, outside)[0] == 400
+    until(lambda: sum(front.shuffled().values()) >= 2 * BATCH, "all uploads are shuffled")
+    assert front.shuffled() == Counter(range(2 * BATCH))
+    metrics = front.probe("/metrics")[1].decode()
+    assert f'ldp_gateway_uploads_total{{outcome="accepted",stream="{front.name}"}} 14.0' in metrics
+    for outcome, key, count in [
+        ("answered", keys[0][2], 8),
+        ("answered", keys[1][2], 7),
+        ("key", "unknown", 1),
+    ]:
+        line = f'ldp_gateway_ohttp_requests_total{{key="{key}",outcome="{outcome}"}} {count}.0'
+        assert line in metrics
+    places = [metrics, *(front.log(name).read_text() for name in front.processes)]
+    for topic in (front.served.topic, front.served.intake):
+        places += [repr(record) for record in front.records(topic)]
+    assert [place for place in places if canary in place or front.client in place] == []
+
+
+@pytest.mark.long
+def test_the_crates_ohttp_and_bhttp_upload_reports(sealed_front, tmp_path):
+    """Builds a client with them."""
+    front, _ = sealed_front
+    for name in ("Cargo.toml", "main.rs"):
+        shutil.copy(INTEROP / name, tmp_path)
+    command = ["cargo", "build", "--quiet", "--release", "--manifest-path", tmp_path / "Cargo.toml"]
+    subprocess.run(command, check=True, timeout=600)
+    path, requests = f"/v1/streams/{front.name}".encode(), []
+    for report, mode in enumerate(["known", "indeterminate"] * 2):
+        upload = [b"POST", path + b"/reports", frame_of(front, report)]
+        fields = [part for field in fields_of(f"{report:032x}") for part in field]
+        requests.append([mode, *upload, *fields])
+        requests.append([mode, *upload, *fields[:-2]])  # without a Date
+        requests.append([mode, b"GET", path + b"/document", b"", *fields[-2:]])
+    text = "".join(" ".join([mode, *(part.hex() for part in parts)]) + "\n" for mode, *parts in requests)
+    client = [tmp_path / "target/release/interop", f"127.0.0.1:{front.port}"]
+    said = subprocess.run(client, input=text, capture_output=True, text=True, check=True, timeout=60).stdout
+    answers = [line.split(" ") for line in said.splitlines()]
+    assert [status for status, _ in answers] == ["202", "400", "200"] * 4
+    for (_, accepted), (_, problem), (_, document) in zip(*[iter(answers)] * 3, strict=True):
+        assert accepted == ""
+        assert json.loads(bytes.fromhex(problem))["type"].endswith("#date")
+        assert json.loads(bytes.fromhex(document)) == front.served.stream.document()
+    stored = {(record.key.hex(), record.value) for record in front.records(front.served.intake)}
+    assert stored == {(f"{report:032x}", frame_of(front, report)) for report in range(4)}
 
 
 def test_the_guide_uploads_and_shuffles_reports(kafka, tmp_path):
