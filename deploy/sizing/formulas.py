@@ -28,7 +28,7 @@ SEGMENT = 17
 """Bytes of a segment in a blob, with a name of 7 characters."""
 ALLOCATED = 1.25
 """Largest ratio of the memory that Redis allocates for a blob to the blob's size: sizes are rounded up in quarters."""
-NUMBER, NUMBER_IN_CHUNKS = 5.6, 1.7
+NUMBER, NUMBER_IN_CHUNKS = 5.6, 1.4
 """Mean bytes of a frequency with gzip: in JSON, and in chunks. They hold for noise with few frequent values, because
 methods other than Base then have zeros. With lz4, multiply them by 1.4."""
 MESSAGE = 100
@@ -49,7 +49,7 @@ CACHE, CUT_COUNTER_SECONDS = 32 << 20, (5e-9, 16e-9)
 """Bytes of the CPU's cache; seconds to read a counter if three int64 vectors of a state fit in the cache, or not."""
 SUM_SECONDS, SUM_COUNTER_SECONDS = 2e-6, 0.5e-9
 """Seconds to sum one more window: for each cell of a partition, and for each counter."""
-SNAPSHOT_SECONDS, VALUE_SECONDS = 7.5e-3, 1.5e-6
+SNAPSHOT_SECONDS, VALUE_SECONDS = 7.5e-3, 0.8e-6
 """Seconds for a snapshot, and for each of its values: to estimate by all methods, encode, compress and send."""
 POWER, POWER_SECONDS = 1_800, 12e-6
 """Maximum number of points at which Power integrates (smaller domains: one per value), and seconds for each point."""

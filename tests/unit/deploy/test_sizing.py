@@ -148,7 +148,7 @@ def test_formulas_match_an_independent_calculation():
         assert given.cut_bytes == P * (1000 + C * (150 + blob))
         assert given.commit_seconds == pytest.approx(P * (0.3e-3 + K * 2.4e-9))
         steps = K * math.log2(K) if name == "pgr" else 0
-        values = 12e-6 * min(d, 1_800) + 1.5e-6 * d + 4.6e-9 * steps
+        values = 12e-6 * min(d, 1_800) + 0.8e-6 * d + 4.6e-9 * steps
         assert given.publish_seconds == pytest.approx(7.5e-3 + P * 0.26e-3 + P * C * K * r + values)
         memory = 235e6 + 8 * P * C * K + 430 * d + (40 * K if name == "pgr" else 0)
         assert given.publisher_bytes == pytest.approx(memory)
