@@ -13,78 +13,48 @@ BrokerError = KafkaError
 START = "start the brokers, or correct kafka.bootstrap_servers and the security settings"
 CHECK = "run ldp-worker check: it reports errors of the brokers and topics"
 WAIT = "none at first: the worker retries; if the error lasts, "
-_CLOCK = (
-    "correct the clock of this machine or of the brokers, or set message.timestamp.type=LogAppendTime on topic"
-    " {topic}, as ldp-worker create-topics does"
-)
-_ACLS = (
-    "grant this user the missing right in the brokers' ACLs: Read on the group and on the topics of reports and"
-    " snapshots, Write on the topics of snapshots, rows and dead letters and on the transactional id, DescribeConfigs"
-    " for check; for the gateway Write on the intake topic; for the shuffler Read and Delete on the intake topic and"
-    " Write on the topic of reports"
-)
-_CODEC = "set snapshots.compression to a codec that the brokers accept on topic {topic}"
-_TRANSACTIONS = (
-    "use brokers that support transactions and topic ids, such as Apache Kafka 2.8 or newer: snapshots are published"
-    " in transactions"
-)
-_FENCED = (
-    WAIT
-    + "find the second publisher: another worker of this group took over, or another deployment uses the same"
-    " group and snapshots.topic. Give each deployment its own group or topic"
-)
-_REPLICAS = "start the brokers that hold replicas of topic {topic}, or lower its min.insync.replicas"
-_LEADER = (
-    "start the broker that leads the partition: kafka-topics.sh --describe --unavailable-partitions names it"
-)
 _COORDINATOR = (
     WAIT
     + "check that the brokers support transactions (run ldp-worker check) and can create their internal topics:"
     " offsets.topic.replication.factor and transaction.state.log.replication.factor must not exceed the number of"
     " brokers"
 )
-_TOO_LARGE = "raise max.message.bytes of topic {topic}; ldp-worker check prints the required size"
 OPEN = (
     WAIT + "end the transaction: kafka-transactions.sh find-hanging lists it. The brokers abort it after its"
     " transaction.timeout.ms"
 )
-_PRODUCER = WAIT + "read the brokers' logs. The worker starts a new producer"
 REMEDIES: Mapping[str, str] = {
-    "AuthorizationFailed": _ACLS,
-    "InvalidTimestamp": _CLOCK,
-    "The timestamp should be within": _CLOCK,
-    "UnsupportedVersion": _TRANSACTIONS,
-    "IncompatibleBrokerVersion": _TRANSACTIONS,
-    "UnsupportedForMessageFormat": _TRANSACTIONS,
-    "ProducerFenced": _FENCED,
-    "InvalidProducerEpoch": _FENCED,
-    "CoordinatorFenced": _FENCED,
+    "AuthorizationFailed": "grant this user the missing right in the brokers' ACLs: Read on the group and on the"
+    " topics of reports and snapshots, Write on the topics of snapshots, rows and dead letters and on the transactional"
+    " id, DescribeConfigs for check; for the gateway Write on the intake topic; for the shuffler Read and Delete on the"
+    " intake topic and Write on the topic of reports",
+    "InvalidTimestamp|The timestamp should be within": "correct the clock of this machine or of the brokers, or set"
+    " message.timestamp.type=LogAppendTime on topic {topic}, as ldp-worker create-topics does",
+    "UnsupportedVersion|IncompatibleBrokerVersion|UnsupportedForMessageFormat": "use brokers that support"
+    " transactions and topic ids, such as Apache Kafka 2.8 or newer: snapshots are published in transactions",
+    "ProducerFenced|InvalidProducerEpoch|CoordinatorFenced": WAIT
+    + "find the second publisher: another worker of this group took over, or another deployment uses the same"
+    " group and snapshots.topic. Give each deployment its own group or topic",
     "InvalidTransactionTimeout": "raise transaction.max.timeout.ms of the brokers",
     "InvalidSessionTimeout": "set kafka.session_timeout_seconds within the limits that ldp-worker check prints",
-    "ConcurrentTransactions": OPEN,
-    "transaction is open": OPEN,
+    "ConcurrentTransactions|transaction is open": OPEN,
     "Failed to update metadata": "run ldp-worker create-topics if topic {topic} is missing, else start the brokers",
     "initializing transactional state": _COORDINATOR,
-    "UnknownTopicOrPartition": "run ldp-worker create-topics: it creates topic {topic} if that is missing",
-    "Unrecognized partition": "run ldp-worker create-topics: it creates topic {topic} if that is missing",
-    "NotEnoughReplicas": _REPLICAS,
-    "MessageSizeTooLarge": _TOO_LARGE,
-    "RecordListTooLarge": _TOO_LARGE,
-    "no leader": _LEADER,
-    "LeaderNotAvailable": _LEADER,
-    "NotLeaderForPartition": _LEADER,
+    "UnknownTopicOrPartition|Unrecognized partition": "run ldp-worker create-topics: it creates topic {topic} if that"
+    " is missing",
+    "NotEnoughReplicas": "start the brokers that hold replicas of topic {topic}, or lower its min.insync.replicas",
+    "MessageSizeTooLarge|RecordListTooLarge": "raise max.message.bytes of topic {topic}; ldp-worker check prints the"
+    " required size",
+    "no leader|LeaderNotAvailable|NotLeaderForPartition": "start the broker that leads the partition: kafka-topics.sh"
+    " --describe --unavailable-partitions names it",
     "KafkaStorage": "check the disks and the logs of the brokers",
     "PolicyViolation": "change the configuration, or the brokers' policy that the error names",
-    "UnsupportedCodec": _CODEC,
-    "UnsupportedCompressionType": _CODEC,
-    "ThrottlingQuota": "raise this user's quota",
-    "QuotaViolation": "raise this user's quota",
-    "OutOfOrderSequence": _PRODUCER,
-    "UnknownProducerId": _PRODUCER,
-    "InvalidProducerIdMapping": _PRODUCER,
-    "InvalidTxnState": _PRODUCER,
-    "TransactionAbort": _PRODUCER,
-    "asked for twice": _PRODUCER,
+    "UnsupportedCodec|UnsupportedCompressionType": "set snapshots.compression to a codec that the brokers accept on"
+    " topic {topic}",
+    "ThrottlingQuota|QuotaViolation": "raise this user's quota",
+    "OutOfOrderSequence|UnknownProducerId|InvalidProducerIdMapping|InvalidTxnState|TransactionAbort|asked for twice": (
+        WAIT + "read the brokers' logs. The worker starts a new producer"
+    ),
     "(invalid_scope)": "correct kafka.sasl_oauthbearer_scope",
     "(invalid_client)": "correct kafka.sasl_username and kafka.sasl_password",
     "token endpoint": "start the token endpoint, or correct kafka.sasl_oauthbearer_token_endpoint_url. kafka.ssl_cafile"
@@ -107,7 +77,7 @@ REMEDIES: Mapping[str, str] = {
     "socket disconnected": "the brokers close the connection, and may require TLS or a login: correct"
     " kafka.security_protocol, or the port in kafka.bootstrap_servers",
     "Coordinator": _COORDINATOR,
-}  # Text in an error -> remedy; the first match applies
+}  # Texts in an error -> remedy; the first match applies
 SILENT = ("Timeout", "TimedOut", "Connection", "NodeNotReady", "NoBrokers", "NetworkException", "BrokerNot")
 """Substrings of errors which mean that no broker answered."""
 
@@ -119,7 +89,8 @@ def remedy(happened: object, topic: str = "", unknown: str = START) -> str:
         >>> remedy("[Error 58] SaslAuthenticationFailedError: Invalid username or password")
         'correct kafka.sasl_username and kafka.sasl_password, or kafka.sasl_mechanism'
     """
-    found = next((hint for sign, hint in REMEDIES.items() if sign in str(happened)), unknown)
+    text = str(happened)
+    found = next((h for signs, h in REMEDIES.items() if any(s in text for s in signs.split("|"))), unknown)
     return found.format(topic=topic or "that the error names")
 
 
