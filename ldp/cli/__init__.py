@@ -6,21 +6,10 @@ Exit codes: 0 success; 1 failure; 2 usage error; 3 too few reports for a verdict
 import gc
 import sys
 
-from ldp.cli import aggregate, audit_client, document, estimate, ledger, merge, perturb, plan
+from ldp.cli import aggregate, audit_client, document, estimate, ledger, merge, perturb, plan  # noqa: F401
 from ldp.cli.command import cli
 
-__all__ = [
-    "aggregate",
-    "audit_client",
-    "cli",
-    "document",
-    "estimate",
-    "ledger",
-    "main",
-    "merge",
-    "perturb",
-    "plan",
-]
+__all__ = ["cli", "main"]
 
 
 def main() -> None:
