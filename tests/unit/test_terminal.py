@@ -151,10 +151,10 @@ def taken(labels=(HOSTILE, "two", "three")):
 
 
 def places():
-    yield "watch", shown.render(taken(), ["norm-sub"], 3, 1.0, 200)
+    yield "watch", shown.render(taken(), ["norm-sub"], 3, 200)
     many = taken(("an exceptionally long label", "two", "three"))
-    yield "watch, all methods", shown.render(many, [*METHODS][1:], 3, 1.0, 80)
-    yield "watch, all streams", overview.render([ldp.Fleet((STREAM,))], {"s": taken()}, [1.0])
+    yield "watch, all methods", shown.render(many, [*METHODS][1:], 3, 80)
+    yield "watch, all streams", overview.render([ldp.Fleet((STREAM,))], {"s": taken()})
     yield "check", check.render([Finding(Level.WARNING, HOSTILE, f"transactional id {HOSTILE}", HOSTILE)])
     partition = PartitionVerdict(0, 0, 9, 2, 9, 18, {HOSTILE: 2}, difference=HOSTILE)
     yield "audit", audit.render(StreamVerdict("s", (partition,), published=HOSTILE, unknown=HOSTILE))

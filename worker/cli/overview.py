@@ -3,12 +3,12 @@
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ldp.terminal import amount, echo, echo_json, printable, screen
 from worker.cli.command import complain, complain_of, reach, read_all
-from worker.cli.shown import document, foreign, table_of, wholeness
-from worker.observe.units import age_text
+from worker.cli.shown import age, document, foreign, table_of, wholeness
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -41,12 +41,9 @@ def follow_all(config: "Config", once: float | None, as_json: Sequence[str] | No
         if once is not None and not all(reader.is_there for reader in readers):
             complain("no snapshot of some streams; waiting for them")
 
-        def draw(newest: "Mapping[str, Snapshot]") -> "RenderableType":
-            return render([*streams.values()], newest, [reader.age() for reader in readers])
-
         drawn = as_json is None and (once is not None or screen().is_terminal)
         emit = _print_line if as_json is None else json_printer(streams, as_json)
-        newest = follow(readers, once, emit, draw if drawn else None)
+        newest = follow(readers, once, emit, partial(render, [*streams.values()]) if drawn else None)
     if missing := [name for name in streams if name not in newest]:
         complain(f"no snapshot of {', '.join(missing)} after {once:g} s; watch --stream prints the reason")
     return 1 if missing else 0
@@ -103,15 +100,13 @@ def _print_line(_: "SnapshotReader", snapshot: "Snapshot") -> None:
     echo(f"{snapshot.stream}: snapshot {number}, {reports}, {wholeness(snapshot)}")
 
 
-def render(
-    streams: Sequence["ldp.Fleet"], newest: Mapping[str, "Snapshot"], ages: Sequence[float]
-) -> "RenderableType":
-    """Returns a table of streams: newest snapshot, age (s) and top value."""
+def render(streams: Sequence["ldp.Fleet"], newest: Mapping[str, "Snapshot"]) -> "RenderableType":
+    """Returns a table of streams: newest snapshot, age and top value."""
     from rich.text import Text
 
     numbers = ("snapshot", "reports", "age")
     table = table_of("stream", *numbers, "most frequent, by Base", "", right=numbers)
-    for stream, age in zip(streams, ages, strict=True):
+    for stream in streams:
         if (snapshot := newest.get(stream.name)) is None:
             table.add_row(stream.name, "", "", "", "", Text("no snapshot yet", style="yellow"))
             continue
@@ -121,7 +116,7 @@ def render(
             stream.name,
             f"{snapshot.sequence:,}",
             f"{snapshot.reports:,}",
-            age_text(age),
+            age(snapshot),
             Text(printable(_commonest(snapshot)), no_wrap=True, overflow="ellipsis"),
             whole if warning is None else Text(warning, style="bold red"),
         )

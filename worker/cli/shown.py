@@ -1,6 +1,7 @@
 """Formats of output: tables, and snapshots as JSON and as warnings."""
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -109,7 +110,6 @@ def render(
     snapshot: "Snapshot",
     methods: Sequence[str],
     top: int,
-    age_seconds: float,
     width: int,
     progress: "Mapping[str, Closed]" = MappingProxyType({}),
 ) -> "RenderableType":
@@ -124,14 +124,17 @@ def render(
     from ldp.table import most_frequent
 
     window, number, reports = snapshot.window, snapshot.sequence, amount(snapshot.reports, "report")
-    title = (
-        f"{snapshot.stream}: snapshot {number}, {reports}, {age_text(age_seconds)} old, {wholeness(snapshot)}"
-    )
+    title = f"{snapshot.stream}: snapshot {number}, {reports}, {age(snapshot)} old, {wholeness(snapshot)}"
     if window != ALL_TIME:
         times = "" if window.start is None else f" from {date(window.start)} to {date(window.end)}"
         withheld = f", {amount(snapshot.withheld, 'report')} withheld" if snapshot.withheld else ""
         title = f"{window.name}{times}, {state(window, progress)}{withheld}\n{title}"
     return Group(Text(title, style="bold"), most_frequent(snapshot, methods, top, width))
+
+
+def age(snapshot: "Snapshot") -> str:
+    """Returns the time since a snapshot was published."""
+    return age_text(max(0.0, time.time() - (snapshot.published or 0) / 1000))
 
 
 def wholeness(snapshot: "Snapshot") -> str:

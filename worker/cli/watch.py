@@ -163,9 +163,7 @@ def _follow(
     console = screen()
 
     def draw(newest: "Mapping[str, Snapshot]") -> "RenderableType":
-        tables = [
-            render(s, shown, top, reader.age(), console.width, reader.progress) for s in newest.values()
-        ]
+        tables = [render(s, shown, top, console.width, reader.progress) for s in newest.values()]
         warnings = filter(None, (foreign(snapshot, fleet) for snapshot in newest.values()))
         return Group(*(Text(warning, style="bold red") for warning in warnings), *tables)
 

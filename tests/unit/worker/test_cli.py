@@ -204,9 +204,6 @@ class Topic:
     def latest(self, timeout):
         return self._snapshots.pop() if self._snapshots else None
 
-    def age(self):
-        return 3.0
-
 
 @pytest.fixture
 def publish(monkeypatch):

@@ -115,7 +115,6 @@ def test_all_time_is_read_without_the_windows_in_between(config, log):
         publish(log, taken(sequence=3), taken(hour(2), 3), gone=[hour(1)])
         assert reader.latest(9) == taken(sequence=3)
         assert reader.windows == [hour(2)]
-        assert reader.published == 3
 
 
 def test_a_final_window_is_read_after_many_later_heads(config, log):
@@ -126,7 +125,6 @@ def test_a_final_window_is_read_after_many_later_heads(config, log):
         publish(log, taken(sequence=sequence), taken(hour(2), sequence))
     with reads(config, "1h", HOUR) as reader:
         assert reader.latest(9) == final
-        assert reader.published == 2
         publish(log, taken(sequence=30))
         assert reader.latest(0.05) is None  # nothing new of it
 
@@ -487,5 +485,5 @@ def test_a_window_with_missing_reports_is_incomplete():
     one = taken(hour(1, final=True))
     console = Console(width=100)
     with console.capture() as captured:
-        console.print(shown.render(replace(one, complete=False), (), 2, 7.0, 100))
-    assert "7 s old, NOT COMPLETE\n" in captured.get()
+        console.print(shown.render(replace(one, complete=False), (), 2, 100))
+    assert " old, NOT COMPLETE\n" in captured.get()

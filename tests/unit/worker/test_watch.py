@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,13 +19,21 @@ STREAM = ldp.Stream("colours", ldp.GRR("1", 3), labels=["red", "[green]", "blue"
 
 def taken(gaps=None) -> snapshot.Snapshot:
     estimate = STREAM.oracle.estimate(np.array([200, 500, 300]), 1000)
-    return snapshot.take(STREAM, estimate, snapshot.Cut({0: 9}, gaps or {}), sequence=4)
+    return replace(
+        snapshot.take(STREAM, estimate, snapshot.Cut({0: 9}, gaps or {}), sequence=4), published=5000
+    )
+
+
+@pytest.fixture(autouse=True)
+def now(monkeypatch):
+    """Lets `watch` run 7 s after the snapshots were published."""
+    monkeypatch.setattr(shown, "time", SimpleNamespace(time=lambda: 12.0))
 
 
 def printed(methods, width, **options) -> str:
     console = Console(width=width, record=True, file=None, quiet=False, force_terminal=False)
     with console.capture() as captured:
-        console.print(shown.render(taken(**options), methods, 2, 7.0, width))
+        console.print(shown.render(taken(**options), methods, 2, width))
     return captured.get()
 
 
@@ -105,9 +114,6 @@ class Reading:
         if not self.coming:
             raise KeyboardInterrupt
         return self.coming.pop(0)
-
-    def age(self):
-        return 7.0
 
 
 def several(monkeypatch, second):

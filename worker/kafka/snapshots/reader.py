@@ -104,8 +104,6 @@ class SnapshotReader:
         self.stream, self._window, self._start = stream, window, start
         self._whole = whole_of(stream)
         self._shown: IndexEntry | None = None
-        self.published = 0.0
-        """Publication time of the latest snapshot, in seconds since the epoch."""
         self.why_not: str | None = None
         """Reason why the newest snapshot is unreadable; None if it is readable or missing."""
         self._on_passed, self._most = on_passed, most_kept(config.served(self._whole))
@@ -168,10 +166,6 @@ class SnapshotReader:
         """The window-close watermark of each window name, from the newest head."""
         return progress(self.head or {})
 
-    def age(self) -> float:
-        """Returns the seconds since the latest snapshot was published."""
-        return max(0.0, time.time() - self.published)
-
     def _read(self, wait_ms: int) -> bool:
         """Indexes the next messages; returns False without new messages."""
         try:
@@ -216,7 +210,7 @@ class SnapshotReader:
             return None
         finally:
             self._consumer.seek(self._partition, position)
-        self.why_not, self._shown, self.published = None, entry, (snapshot.published or 0) / 1000
+        self.why_not, self._shown = None, entry
         return snapshot
 
 
