@@ -10,6 +10,7 @@ import json
 import re
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import formatdate
@@ -28,7 +29,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Message
 
-from ldp import frames
+from ldp import frames, wire
 from worker.config.schema import Gateway
 from worker.config.streams import Served
 from worker.gateway import binary, ohttp
@@ -102,6 +103,7 @@ class Application:
         }
         self.inflight = 0
         """Bytes reserved for uploads that are read or not acknowledged."""
+        self._done = deque[tuple[asyncio.Future[bool], bool]]()  # filled by the producer's thread
 
     def asgi(self) -> Starlette:
         """Returns the ASGI application."""
@@ -203,27 +205,41 @@ class Application:
         return Response(None, 202)
 
     async def _forward(self, served: Served, request: Request) -> str:
+        loop = asyncio.get_running_loop()
+        acknowledged = loop.create_future()
+
+        def done(good: bool) -> None:
+            self._done.append((acknowledged, good))
+            if len(self._done) == 1:  # else the loop will read this one, too
+                with contextlib.suppress(RuntimeError):  # the loop has ended
+                    loop.call_soon_threadsafe(self._acknowledge)
+
         self._reserve()
         try:
             key = _id(request)
             body = await self._body(request, _TYPES)
             # Step 4.
             frame = self._framed(served, body)
-            acknowledged = asyncio.get_running_loop().create_future()
-            self._send(served, key, frame, acknowledged)
+            # Step 5.
+            self._sender.send(str(served.intake), key, frame, done)
         except BaseException:
             self._release()
             raise
         # Step 6.
-        acknowledged.add_done_callback(lambda _: self._release())
+        timer = loop.call_later(self._limits.timeout_seconds, _answer, acknowledged, False)
         try:
-            async with asyncio.timeout(self._limits.timeout_seconds):
-                good = await asyncio.shield(acknowledged)
-        except TimeoutError:
-            good = False
+            good = await acknowledged
+        finally:
+            timer.cancel()
         if not good:
             raise _Refused(503, "refused")
         return "accepted"
+
+    def _acknowledge(self) -> None:
+        """Ends the wait for uploads that Kafka has stored or refused."""
+        while self._done:
+            self._release()
+            _answer(*self._done.popleft())
 
     def _reserve(self) -> None:
         # Step 1.
@@ -233,16 +249,6 @@ class Application:
 
     def _release(self) -> None:
         self.inflight -= self._limits.max_body_bytes
-
-    def _send(self, served: Served, key: bytes, frame: bytes, acknowledged: "asyncio.Future[bool]") -> None:
-        loop = asyncio.get_running_loop()
-
-        def done(good: bool) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(acknowledged.set_result, good)
-
-        # Step 5.
-        self._sender.send(str(served.intake), key, frame, done)
 
     async def _body(self, request: Request, types: frozenset[str]) -> bytes:
         # Step 2.
@@ -269,7 +275,8 @@ class Application:
         )
         if reason := decoded.reasons.get(0):
             raise _Refused(400, "rejected", reason)
-        return frames.encode(served.stream, decoded.reports)
+        # an accepted binary frame is the encoding of its reports
+        return body if body[0] == wire.VERSION else frames.encode(served.stream, decoded.reports)
 
 
 def _id(request: Request) -> bytes:
@@ -305,6 +312,11 @@ def _checked(message: bytes) -> binary.BinaryRequest:
     if request.method == "POST" and _KEY not in headers:
         raise _Refused(400, "malformed", _KEY)
     return request
+
+
+def _answer(acknowledged: asyncio.Future[bool], good: bool) -> None:
+    if not acknowledged.done():
+        acknowledged.set_result(good)
 
 
 async def _refusal(_: Request, refused: _Refused) -> Response:
