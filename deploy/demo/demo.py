@@ -1,4 +1,4 @@
-"""Demonstrates two workers, one killed midway, on a local Kafka and Redis.
+"""Demonstrates uploads and two workers, one killed, on local services.
 
     python -m deploy.demo.demo [--keep]
 
@@ -19,14 +19,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
+from urllib.request import Request, urlopen
 
 from rich.text import Text
 
 from deploy.demo.story import Story, by_hours, console, print_failure, report, say, step
-from deploy.local.services import Services, UnavailableError
+from deploy.local.services import Services, UnavailableError, free_ports
 from deploy.local.workers import Worker
 from ldp.snapshot import Snapshot, head_document
 from worker import audit, check, config
@@ -48,6 +50,7 @@ ROOT = HERE.parent.parent
 COUNTS = HERE / "emoji.csv"
 
 USERS = 884_427  # as many as in the paper's emoji data
+UPLOADS, CLIENTS = 10_000, 16  # the last users, who upload over HTTP, and how many of them at a time
 SEED = 20_200_616
 COLUMN = "count_2020_06_16"
 PARTITIONS = 4
@@ -83,15 +86,16 @@ class Workers:
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self._folder, self._environ = folder, environ
         self.alive: list[Worker] = []
-        self.logs: list[Path] = []
+        self._front: list[Worker] = []
+        self._started = 0
 
     def __enter__(self) -> "Workers":
         return self
 
     def __exit__(self, *_: object) -> None:
-        for worker in self.alive:
+        for worker in self.alive + self._front:
             worker.process.terminate()
-        for worker in self.alive:
+        for worker in self.alive + self._front:
             try:
                 worker.process.wait(20)
             except subprocess.TimeoutExpired:
@@ -99,11 +103,16 @@ class Workers:
 
     def start(self) -> Worker:
         """Starts another worker with `ldp-worker run`."""
-        name = f"worker {len(self.logs) + 1}"
-        log = self._folder / f"{name.replace(' ', '-')}.log"
-        self.logs.append(log)
-        self.alive.append(Worker.run(name, log, self._environ))
+        self._started += 1
+        log = self._folder / f"worker-{self._started}.log"
+        self.alive.append(Worker.run(f"worker {self._started}", log, self._environ))
         return self.alive[-1]
+
+    def start_front(self) -> None:
+        """Starts a gateway and a shuffler."""
+        for name in ("gateway", "shuffle"):
+            log = self._folder / f"{name}.log"
+            self._front.append(Worker.run(name, log, self._environ, command=name))
 
     def kill(self, worker: Worker) -> None:
         """Kills a worker with SIGKILL."""
@@ -112,7 +121,7 @@ class Workers:
 
     def require_counting(self) -> None:
         """Raises DemoError if a worker exited or stopped counting."""
-        for worker in self.alive:
+        for worker in self.alive + self._front:
             if (code := worker.process.poll()) is not None:
                 raise DemoError(f"{worker.name} exited with code {code}")
             if worker.events("stream.stopped"):
@@ -140,8 +149,8 @@ class Sending(threading.Thread):
 
     def __init__(self, conf: config.Config, crowd: Crowd, day: int) -> None:
         super().__init__(name="sending", daemon=True)
-        self._conf, self._crowd = conf, crowd
-        self._at = spread(USERS, day, day + HOURS * HOUR_MS)
+        self._conf, self._users = conf, crowd.values[:-UPLOADS]
+        self._at = spread(self._users.size, day, day + HOURS * HOUR_MS)
         self.acknowledged = 0
         self.sent: sender.Sent | None = None
         self.error: Exception | None = None
@@ -160,7 +169,7 @@ class Sending(threading.Thread):
         """Sends the reports; keeps an error for the main thread."""
         try:
             served = self._conf.served(STREAM)
-            made = records(served.stream, self._crowd.values, seed=SEED)
+            made = records(served.stream, self._users, seed=SEED)
             self.sent = sender.send(
                 self._conf, served, made, rate=RATE, at=self._at, on_acknowledged=self._on_acknowledged
             )
@@ -194,6 +203,7 @@ def begin(workers: Workers) -> None:
     say("the first start compiles kernels, for about 5 s of a free core")
     for _ in range(2):
         workers.start()
+    workers.start_front()
     for worker in list(workers.alive):
         until(worker.ready, READY_SECONDS, f"{worker.name} ready", workers)
         say(f"{worker.name}: process {worker.process.pid}, metrics at {worker.url}/metrics")
@@ -215,19 +225,39 @@ def replace_one(workers: Workers) -> None:
     say("Kafka reassigns its partitions after 10 s; Redis has their counts.", "red")
 
 
-def end_offsets(conf: config.Config) -> dict[int, int]:
-    """Returns the end offsets of the report topic."""
-    with brokers.connect(conf) as admin:
-        bounds = topics.bounds(admin, conf.served(STREAM).topic, range(PARTITIONS))
-    return {partition: end for partition, (_, end) in bounds.items()}
+def upload(conf: config.Config, crowd: Crowd, workers: Workers) -> None:
+    """Uploads the reports of the last users over HTTP."""
+    step("5. Uploads over HTTP")
+    gateway, served = conf.gateway, conf.served(STREAM)
+    until(
+        lambda: answers(f"http://127.0.0.1:{gateway.metrics_port}/readyz"), READY_SECONDS, "gateway", workers
+    )
+    url = f"http://127.0.0.1:{gateway.port}/v1/streams/{STREAM}/reports"
+    say(f"The last {UPLOADS:,} users upload over HTTP. The gateway removes addresses and headers.")
+    say(f"The shuffler moves batches of {served.shuffle_batch_size:,} uploads to the topic, in random order.")
+    requests = [
+        Request(url, frame, {"Content-Type": "application/octet-stream"})
+        for frame, _ in records(served.stream, crowd.values[-UPLOADS:], seed=SEED)
+    ]
+    with ThreadPoolExecutor(CLIENTS) as pool, bar("  uploading", "uploads") as move:
+        for done, good in enumerate(pool.map(answers, requests), 1):
+            if not good:
+                raise DemoError(f"the gateway did not accept upload {done:,}")
+            move(done, UPLOADS)
 
 
-def covers(snapshot: Snapshot | None, ends: Mapping[int, int]) -> bool:
-    """Returns whether a snapshot covers every sent report."""
-    if snapshot is None:
+def answers(request: Request | str) -> bool:
+    """Sends a request; returns False without a connection or after an error."""
+    try:
+        with urlopen(request, timeout=30):
+            return True
+    except OSError:
         return False
-    passed = all(snapshot.cut.offsets.get(partition, -1) >= end for partition, end in ends.items())
-    return passed and snapshot.reports == USERS and snapshot.complete
+
+
+def covers(snapshot: Snapshot | None) -> bool:
+    """Returns whether a snapshot covers every sent report."""
+    return snapshot is not None and snapshot.reports == USERS and snapshot.complete
 
 
 def follow(
@@ -249,14 +279,14 @@ def follow(
         raise DemoError(f"sending: {sending.error}")
     sent = sending.sent
     say(f"{sent.reports:,} reports sent and acknowledged in {sent.seconds:.0f} s, one per record", "green")
-    ends = end_offsets(conf)
+    upload(conf, crowd, workers)
     deadline = time.monotonic() + COVER_SECONDS
-    while latest is None or not covers(latest, ends):
+    while latest is None or not covers(latest):
         workers.require_counting()
         if time.monotonic() > deadline:
             last = "none" if latest is None else json.dumps(head_document(latest))
             raise DemoError(
-                f"no snapshot covered all of {ends} within {COVER_SECONDS} s; last snapshot: {last}"
+                f"no snapshot covered all {USERS:,} reports within {COVER_SECONDS} s; last snapshot: {last}"
             )
         if (fresh := snapshots.latest(0.5)) is not None:
             story.add(latest := fresh)
@@ -265,9 +295,10 @@ def follow(
 
 
 def windows(conf: config.Config, day: int) -> list[Snapshot]:
-    """Returns the newest snapshot of each window of the day."""
-    found = []
-    for start in range(day, day + HOURS * HOUR_MS, milliseconds(WINDOW)):
+    """Returns the newest snapshots of the day's and the uploads' windows."""
+    found, size = [], milliseconds(WINDOW)
+    now = time.time_ns() // 1_000_000
+    for start in (*range(day, day + HOURS * HOUR_MS, size), now - now % size):
         with SnapshotReader(conf, STREAM, WINDOW, start) as reader:
             if (snapshot := reader.latest(READER_SECONDS)) is None:
                 raise DemoError(f"the snapshot topic has no window {WINDOW!r} that starts at {start}")
@@ -278,12 +309,16 @@ def windows(conf: config.Config, day: int) -> list[Snapshot]:
 def demo(services: Services, folder: Path, keep: bool) -> int:
     """Runs the demo on running services; returns the exit code."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(config.PREFIX)}
+    gateway_port, metrics_port = map(str, free_ports(2))
     ours = {
         "LDP_WORKER_CONFIG": str(HERE / "worker.toml"),
         "LDP_WORKER_KAFKA__BOOTSTRAP_SERVERS": services.kafka.address,
         "LDP_WORKER_REDIS__URL": services.redis.address,
         "LDP_WORKER_HTTP__HOST": "127.0.0.1",
         "LDP_WORKER_HTTP__PORT": "0",
+        "LDP_WORKER_GATEWAY__HOST": "127.0.0.1",
+        "LDP_WORKER_GATEWAY__PORT": gateway_port,
+        "LDP_WORKER_GATEWAY__METRICS_PORT": metrics_port,
     }
     conf = config.load(HERE / "worker.toml", {name: value for name, value in ours.items() if "__" in name})
     served = conf.served(STREAM)
@@ -291,7 +326,7 @@ def demo(services: Services, folder: Path, keep: bool) -> int:
 
     step("2. Topics", "create-topics --event-time, check")
     prepare(conf)
-    step("3. Two workers", "ldp-worker run")
+    step("3. Two workers, a gateway and a shuffler", "ldp-worker run, gateway, shuffle")
     with Workers(folder, environ | ours) as workers:
         begin(workers)
         step("4. Reports in, snapshots out", "ldp-worker simulate --hours, watch")
@@ -304,11 +339,11 @@ def demo(services: Services, folder: Path, keep: bool) -> int:
         story = Story(labels, crowd)
         with SnapshotReader(conf, STREAM) as snapshots:
             last = follow(conf, crowd, day, workers, story, snapshots)
-        step(f"5. The ten most used emoji in snapshot {last.sequence}")
+        step(f"6. The ten most used emoji in snapshot {last.sequence}")
         report(labels, crowd, last)
-        step("6. Estimates by hours of the day", f"ldp-worker watch --window {WINDOW}")
+        step("7. Estimates by hours of the day", f"ldp-worker watch --window {WINDOW}")
         by_hours(labels, crowd, windows(conf, day))
-        step("7. Audit: a recount of the log", "ldp-worker audit")
+        step("8. Audit: a recount of the log", "ldp-worker audit")
         verdict = audit.verify(served, conf)
         console.print(render_verdict(verdict))
         if not verdict.equal:
@@ -334,6 +369,7 @@ def stay(ours: Mapping[str, str], services: Services, workers: Workers, folder: 
     step("Everything runs until Ctrl-C")
     say(f"Kafka     {services.kafka.address}")
     say(f"Redis     {services.redis.address}")
+    say(f"gateway   http://127.0.0.1:{ours['LDP_WORKER_GATEWAY__PORT']}/v1/streams/{STREAM}/document")
     deadline = time.monotonic() + READY_SECONDS
     for worker in workers.alive:
         while worker.alive() and not worker.ready() and time.monotonic() < deadline:

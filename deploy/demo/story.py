@@ -104,7 +104,7 @@ def by_hours(labels: Sequence[str], crowd: Crowd, windows: Sequence[Snapshot]) -
     top = most_used(crowd)[:3]
     say("Three emoji in %, by Base, and the pointwise 95 % interval of the first.")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("  yesterday, UTC", "", "reports"):
+    for name in ("  UTC", "", "reports"):
         table.add_column(name, no_wrap=True, justify="right" if name == "reports" else "left")
     for value in top:
         table.add_column(labels[value], justify="right", no_wrap=True, min_width=5)
@@ -125,11 +125,11 @@ def by_hours(labels: Sequence[str], crowd: Crowd, windows: Sequence[Snapshot]) -
         table.add_row("", "truth", "", *(percent(truth[value]) for value in top), style="dim")
         first = last
     console.print(table)
-    say("A final window never changes. The last window may still receive reports.")
+    say("A final window never changes. The last window has the uploads over HTTP.")
 
 
 def _time(at: int) -> str:
-    return time.strftime("%H:%M", time.gmtime(at / 1000))
+    return time.strftime("%a %H:%M", time.gmtime(at / 1000))
 
 
 def frequencies(crowd: Crowd) -> Vector:

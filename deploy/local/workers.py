@@ -1,4 +1,4 @@
-"""Runs `ldp-worker run` as a process, and queries it over HTTP."""
+"""Runs `ldp-worker` as a process, and queries a worker over HTTP."""
 
 import http.client
 import json
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass
 class Worker:
-    """An `ldp-worker run` process on this machine."""
+    """An `ldp-worker` process on this machine."""
 
     module: ClassVar[str] = "worker"
     """Module that Python runs; tests replace it with a module that crashes at a chosen step."""
@@ -30,11 +30,13 @@ class Worker:
     log: Path
 
     @classmethod
-    def run(cls, name: str, log: Path, environ: Mapping[str, str], *options: str) -> Self:
-        """Starts a worker without waiting until it is ready."""
+    def run(
+        cls, name: str, log: Path, environ: Mapping[str, str], *options: str, command: str = "run"
+    ) -> Self:
+        """Starts a command without waiting until it is ready."""
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [sys.executable, "-m", cls.module, "run", *options],
+                [sys.executable, "-m", cls.module, command, *options],
                 cwd=ROOT,
                 env=environ,
                 stdin=subprocess.DEVNULL,

@@ -389,7 +389,7 @@ class Oracle(Described, ABC):
 
         good = np.ones(reports.size, np.bool_)
         for name, bound in self.fields.items():
-            if bound <= np.iinfo(self.report_dtype[name]).max:
+            if bound < 1 << 8 * self.report_dtype[name].itemsize:  # else all values of the type are
                 good &= reports[name] < bound
         return good
 

@@ -35,13 +35,14 @@ from worker.config.streams import Served
 from worker.gateway import binary, ohttp
 from worker.shuffling.uploads import ID_BYTES
 
-_KEY = "idempotency-key"
+_KEY, _ID = "idempotency-key", re.compile(rf"[0-9A-Fa-f]{{{2 * ID_BYTES}}}", re.ASCII)
 _PATH = re.compile("/v1/streams/([^/]+)/(reports|document)")
 _TYPES = frozenset({"application/octet-stream", "application/json"})
 _SEALED = frozenset({"message/ohttp-req"})
 _PROBLEMS = {"ohttp-key": "no key opens this request", "date": "the Date is missing or not within 10 minutes"}
 """Types of problem (RFC 9458, sections 5.3 and 6.5.2), with their titles."""
 _MOST_DIFFERENCE = 600  # Seconds between an encapsulated request's Date and the gateway's clock
+_BEGINS = np.zeros(1, np.int64)
 _LONGEST_RETRY = 10  # Most seconds of Retry-After, which is random so that clients do not return together
 
 
@@ -269,12 +270,10 @@ class Application:
 
     def _framed(self, served: Served, body: bytes) -> bytes:
         """Returns the upload as one binary frame."""
-        ends = np.array([len(body)])
-        decoded = frames.decode(
-            served.stream, body, np.array([0]), ends, most_reports=self._limits.most_reports
-        )
-        if reason := decoded.reasons.get(0):
-            raise _Refused(400, "rejected", reason)
+        ends, most = np.array([len(body)]), self._limits.most_reports
+        decoded = frames.decode(served.stream, body, _BEGINS, ends, most_reports=most)
+        if not decoded.counts[0]:
+            raise _Refused(400, "rejected", decoded.reasons[0])
         # an accepted binary frame is the encoding of its reports
         return body if body[0] == wire.VERSION else frames.encode(served.stream, decoded.reports)
 
@@ -284,7 +283,7 @@ def _id(request: Request) -> bytes:
     given = request.headers.get(_KEY)
     if given is None:
         return secrets.token_bytes(ID_BYTES)
-    if not re.fullmatch(rf"[0-9A-Fa-f]{{{2 * ID_BYTES}}}", given, re.ASCII):
+    if not _ID.fullmatch(given):
         raise _Refused(400, "rejected", "idempotency-key")
     return bytes.fromhex(given)
 

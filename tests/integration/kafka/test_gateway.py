@@ -20,12 +20,14 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import uuid4
 
 import numpy as np
 import pytest
 from kafka import KafkaProducer
 
+from deploy.demo import demo
 from deploy.local.services import free_ports
 from ldp import frames
 from tests.long.kills.dying import Aim
@@ -417,3 +419,12 @@ def kills(kafka, redis_url, folder, count, *, fresh=False):
 
         until(counted, "the audit is equal")
         print(f"{len(sent)} uploads, {count} kills, none lost, none shuffled twice")
+
+
+def test_the_demo_uploads_its_last_users(kafka, tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "UPLOADS", 2 * BATCH)
+    crowd = SimpleNamespace(values=np.arange(3 * BATCH))
+    with Front(kafka, tmp_path, stream=demo.STREAM) as front, demo.Workers(tmp_path, {}) as workers:
+        front.start("shuffle")
+        demo.upload(front.config, crowd, workers)
+        until(lambda: front.shuffled().total() == 2 * BATCH, "the uploads reach the topic of reports")

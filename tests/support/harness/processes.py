@@ -91,7 +91,9 @@ class Forked(Worker):
     """The fork server, set before the first launch."""
 
     @classmethod
-    def run(cls, name: str, log: Path, environ: Mapping[str, str], *options: str) -> Self:
-        """Starts a worker without waiting."""
-        forked = cls.fork_server.fork(cls.module, list(options), environ, log)
+    def run(
+        cls, name: str, log: Path, environ: Mapping[str, str], *options: str, command: str = "run"
+    ) -> Self:
+        """Starts a command without waiting."""
+        forked = cls.fork_server.fork(cls.module, list(options), environ, log, command)
         return cls(name, cast(subprocess.Popen[bytes], forked), log)

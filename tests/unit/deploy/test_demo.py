@@ -9,6 +9,8 @@ import pytest
 
 from deploy.demo import demo
 
+OURS = {"LDP_WORKER_GATEWAY__PORT": "3"}
+
 
 @pytest.fixture(autouse=True)
 def _ctrl_c():
@@ -53,7 +55,7 @@ def test_a_kept_demo_outlives_a_worker(workers, tmp_path, monkeypatch, capsys):
     services = SimpleNamespace(
         kafka=SimpleNamespace(address="127.0.0.1:1"), redis=SimpleNamespace(address="redis://127.0.0.1:2/0")
     )
-    demo.stay({}, services, workers, tmp_path)
+    demo.stay(OURS, services, workers, tmp_path)
     assert turns == [[first, second], [first], [first], [first]]
     assert first.process.poll() is None
     said = capsys.readouterr().out
@@ -71,7 +73,7 @@ def test_an_early_end_of_a_worker_does_not_end_the_demo(workers, tmp_path, monke
     monkeypatch.setattr(demo.Worker, "ready", lambda _: True)
     monkeypatch.setattr(demo, "time", clock(lambda _: signal.raise_signal(signal.SIGINT)))
     services = SimpleNamespace(kafka=SimpleNamespace(address="k"), redis=SimpleNamespace(address="r"))
-    demo.stay({}, services, workers, tmp_path)
+    demo.stay(OURS, services, workers, tmp_path)
     assert workers.alive == [second]
     said = capsys.readouterr().out
     assert f"/ (worker 2, process {second.process.pid})\n" in said
