@@ -3,14 +3,15 @@
 python -m tests.bench.uploads
 
 The peer of the gateway is granian with a Starlette handler that reads the body and answers 202, without Kafka. Both get
-the same requests in turns: 64 keep-alive connections, each with one upload in flight. The shuffler's rate is from its
-first batch to its last. CPU seconds are those of the measured process (see `usage`).
+the same requests in turns: 64 keep-alive connections, each with one upload in flight. Then 10,000 connections send one
+upload each and stay open. The shuffler's rate is from its first batch to its last. CPU seconds are those of the measured process (see `usage`).
 """
 
 import asyncio
 import contextlib
 import http.client
 import json
+import resource
 import secrets
 import selectors
 import socket
@@ -38,14 +39,15 @@ from ldp import frames
 from tests.bench.ingest.usage import Cores, Usage, on
 from tests.bench.measure import Line
 
-TURNS, TURN_SECONDS, CONNECTIONS = 5, 3.0, 64
+TURNS, TURN_SECONDS, CONNECTIONS, MANY = 5, 3.0, 64, 10_000
 BATCH, UPLOADS = 1_000, 200_000
 _PATH = "/v1/streams/uploads/reports"
 
 
 def lines() -> Iterator[Line]:
     """Measures the gateway, then the shuffler."""
-    cores = Cores.here()
+    cores, (_, most_files) = Cores.here(), resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     ports = dict(zip(("gateway", "metrics", "shuffle", "bare"), free_ports(4), strict=True))
     with on(cores.others), Services.start() as services, tempfile.TemporaryDirectory() as folder:
         toml = Path(folder) / "worker.toml"
@@ -66,6 +68,8 @@ def lines() -> Iterator[Line]:
             sides = (gateway, ports["gateway"]), (bare, ports["bare"])
             turns = [[_rate(pid, port, frame) for pid, port in sides] for _ in range(TURNS)]
             peak = Usage.of(gateway).peak_bytes
+            accepted = _load(ports["gateway"], frame, 0, MANY)
+            most = Usage.of(gateway).peak_bytes
         ours, peer = (median(side) for side in zip(*turns, strict=True))
         yield {
             "bench": "uploads: gateway",
@@ -76,6 +80,13 @@ def lines() -> Iterator[Line]:
             "ratio": round(ours / peer, 2),
             "peak_bytes": peak,
             "setup": f"one OLH report, {CONNECTIONS} connections, {TURNS} turns of {TURN_SECONDS:g} s",
+        }
+        yield {
+            "bench": f"uploads: gateway with {MANY:,} connections",
+            "ours": round((most - peak) / MANY),
+            "unit": "bytes per connection",
+            "peak_bytes": most,
+            "setup": f"one upload each at once; {accepted:,} answers 202, else 503",
         }
         yield from _shuffled(services.kafka.address, toml, ports["shuffle"], frame, cores)
 
@@ -125,11 +136,11 @@ def _rate(pid: int, port: int, frame: bytes) -> float:
     return uploads / (Usage.of(pid).cpu_seconds - before)
 
 
-def _load(port: int, frame: bytes, seconds: float) -> int:
-    """Uploads over all connections for some time; returns the number of answers 202."""
+def _load(port: int, frame: bytes, seconds: float, connections: int = CONNECTIONS) -> int:
+    """Uploads over all connections for some time, at least once; returns the number of answers 202."""
     deadline, accepted = time.monotonic() + seconds, 0
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
-        for _ in range(CONNECTIONS):
+        for _ in range(connections):
             connection = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             selector.register(connection, selectors.EVENT_READ, connection)
@@ -138,9 +149,9 @@ def _load(port: int, frame: bytes, seconds: float) -> int:
             for key, _ in selector.select():
                 connection = key.data
                 answer = connection.recv(4096)
-                if not answer.startswith(b"HTTP/1.1 202"):
+                if not answer.startswith((b"HTTP/1.1 202", b"HTTP/1.1 503")):
                     raise ConnectionError(f"the answer is {answer[:100]!r}")
-                accepted += 1
+                accepted += answer[9:12] == b"202"
                 if time.monotonic() < deadline:
                     connection.sendall(_request(frame))
                 else:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import gc
 import signal
 from collections.abc import Mapping
@@ -55,11 +56,12 @@ def run(config: Config) -> int:
         streams,
         config.gateway,
         sender,
-        lambda *labels: metrics.uploads.labels(*labels).inc(),
+        lambda *labels: counter(*labels).inc(),
         keys,
         lambda *labels: metrics.sealed.labels(*labels).inc(),
     )
     metrics = GatewayMetrics(streams, lambda: application.inflight, keys)
+    counter = functools.cache(metrics.uploads.labels)
     asyncio.run(_Gateway(config, application, sender, metrics).run())
     return 0
 
