@@ -376,97 +376,70 @@ class Mutant:
 
 
 MUTANTS = [
-    Mutant("shuffles what was polled", partition, "islice(self._uploads, self._size)", "self._uploads"),
-    Mutant(
-        "commits the polled offset", partition, "offset=taken[-1].offset + 1", "offset=self._intake.position"
-    ),
-    Mutant("no fence", partition, "intake.fence()", "intake.epoch = intake.world.epoch"),
-    Mutant("the fence is last", partition, "        intake.fence()\n", ""),
-    Mutant("uses the configured B", partition, "recorded or self._configured", "self._configured"),
-    Mutant(
-        "keeps the recorded B",
-        partition,
-        "else self._configured\n        if self",
-        "else wanted\n        if self",
-    ),
-    Mutant(
-        "does not record another B",
-        partition,
-        "or (self._offset, size) != (self._committed[0], recorded)",
-        "",
-    ),
-    Mutant(
-        "does not record the first B",
-        partition,
-        "self._committed is None or (self",
-        "self._committed and (self",
-    ),
-    Mutant(
-        "claims from the committed offset",
-        partition,
-        "min(since, self._offset))\n\n    def step",
-        "self._offset)\n\n    def step",
-    ),
-    Mutant("no room for steps of the clock", partition, "deduplicate_for + CLOCK_STEP_MS", "deduplicate_for"),
-    Mutant(
-        "the present instead of the first record",
-        partition,
-        "self._clock() if found is None else found",
-        "self._clock()",
-    ),
-    Mutant("shuffled records are classified", partition, "record.offset < self._offset]", "False]"),
-    Mutant("shuffled ids are not remembered", partition, "self._classifier.remember(shuffled)", "pass"),
-    Mutant("forgets a batch", partition, "            self._uploads.popleft()", "            pass"),
-    Mutant("deletes what waits", partition, "else min(since, self._offset)) > begin", "else since) > begin"),
-    Mutant(
-        "deletes by the first upload", partition, "self._uploads[0].since if", "self._uploads[0].timestamp if"
-    ),
-    Mutant("deletes without the skipped records", partition, "else self._classifier.since", "else None"),
-    Mutant(
-        "deletes by the clock before all is read", partition, "if self._intake.position < end:", "if False:"
-    ),
-    Mutant("deletes by the clock of later", partition, "first = int(now)", "first = int(self._clock())"),
-    Mutant("always deletes by the clock", partition, "        if first is None:\n", "        if True:\n"),
-    Mutant("no duplicates", uploads, "max(newest, known) < self._milliseconds", "max(newest, known) < 0"),
-    Mutant(
-        "remembers for ever",
-        uploads,
-        "max(newest, known) < self._milliseconds",
-        "max(newest, known) < 1 << 60",
-    ),
-    Mutant(
-        "remembers too long by one", uploads, "known) < self._milliseconds", "known) <= self._milliseconds"
-    ),
-    Mutant(
-        "forgets early",
-        uploads,
-        "timestamp - self._milliseconds - CLOCK_STEP_MS",
-        "timestamp - self._milliseconds // 2",
-    ),
-    Mutant(
-        "the first time counts",
-        uploads,
-        "] = max(timestamp, newest)",
-        "] = timestamp if newest == _NEVER else newest",
-    ),
-    Mutant("the last time counts", uploads, "] = max(timestamp, newest)", "] = timestamp"),
-    Mutant("remembers the latest period only", uploads, "max(newest, known)", "newest"),
-    Mutant("remembers earlier periods only", uploads, "max(newest, known)", "known"),
-    Mutant("a similar id is a duplicate", uploads, "sorted_ids[at] == wanted", "True"),
-    Mutant("earlier ids are not sorted", uploads, "np.argsort(ids)", "np.arange(len(ids))"),
-    Mutant("the content is the id", uploads, "records[i].key or", "records[i].value or"),
-    Mutant(
-        "records without an id are accepted",
-        uploads,
-        'record.value or b"" if _has_id(record) and not',
-        'record.value or b"" if not',
-    ),
-    Mutant(
-        "not a frame for each partition",
-        permuting,
-        "max(-(-n // min(most_reports, largest)), min(n, partitions))",
-        "-(-n // min(most_reports, largest))",
-    ),
+    Mutant(name, module, text, instead)
+    for module, changes in {
+        partition: {
+            "shuffles what was polled": ("islice(self._uploads, self._size)", "self._uploads"),
+            "commits the polled offset": ("offset=taken[-1].offset + 1", "offset=self._intake.position"),
+            "no fence": ("intake.fence()", "intake.epoch = intake.world.epoch"),
+            "the fence is last": ("        intake.fence()\n", ""),
+            "uses the configured B": ("recorded or self._configured", "self._configured"),
+            "keeps the recorded B": (
+                "else self._configured\n        if self",
+                "else wanted\n        if self",
+            ),
+            "does not record another B": ("or (self._offset, size) != (self._committed[0], recorded)", ""),
+            "does not record the first B": ("self._committed is None or (self", "self._committed and (self"),
+            "claims from the committed offset": (
+                "min(since, self._offset))\n\n    def step",
+                "self._offset)\n\n    def step",
+            ),
+            "no room for steps of the clock": ("deduplicate_for + CLOCK_STEP_MS", "deduplicate_for"),
+            "the present instead of the first record": (
+                "self._clock() if found is None else found",
+                "self._clock()",
+            ),
+            "shuffled records are classified": ("record.offset < self._offset]", "False]"),
+            "shuffled ids are not remembered": ("self._classifier.remember(shuffled)", "pass"),
+            "forgets a batch": ("            self._uploads.popleft()", "            pass"),
+            "deletes what waits": ("else min(since, self._offset)) > begin", "else since) > begin"),
+            "deletes by the first upload": ("self._uploads[0].since if", "self._uploads[0].timestamp if"),
+            "deletes without the skipped records": ("else self._classifier.since", "else None"),
+            "deletes by the clock before all is read": ("if self._intake.position < end:", "if False:"),
+            "deletes by the clock of later": ("first = int(now)", "first = int(self._clock())"),
+            "always deletes by the clock": ("        if first is None:\n", "        if True:\n"),
+        },
+        uploads: {
+            "no duplicates": ("max(newest, known) < self._milliseconds", "max(newest, known) < 0"),
+            "remembers for ever": ("max(newest, known) < self._milliseconds", "max(newest, known) < 1 << 60"),
+            "remembers too long by one": ("known) < self._milliseconds", "known) <= self._milliseconds"),
+            "forgets early": (
+                "timestamp - self._milliseconds - CLOCK_STEP_MS",
+                "timestamp - self._milliseconds // 2",
+            ),
+            "the first time counts": (
+                "] = max(timestamp, newest)",
+                "] = timestamp if newest == _NEVER else newest",
+            ),
+            "the last time counts": ("] = max(timestamp, newest)", "] = timestamp"),
+            "remembers the latest period only": ("max(newest, known)", "newest"),
+            "remembers earlier periods only": ("max(newest, known)", "known"),
+            "a similar id is a duplicate": ("sorted_ids[at] == wanted", "True"),
+            "earlier ids are not sorted": ("np.argsort(ids)", "np.arange(len(ids))"),
+            "the content is the id": ("records[i].key or", "records[i].value or"),
+            "records without an id are accepted": (
+                'record.value or b"" if _has_id(record) and not',
+                'record.value or b"" if not',
+            ),
+        },
+        permuting: {
+            "not a frame for each partition": (
+                "max(-(-n // min(most_reports, largest)), min(n, partitions))",
+                "-(-n // min(most_reports, largest))",
+            ),
+        },
+    }.items()
+    for name, (text, instead) in changes.items()
 ]
 
 

@@ -22,7 +22,7 @@ BLOCKS = {
         " device": DIAGRAM,
         "[kafka]": READER,
         "ldp-worker create-topics": READER,
-        "import json\nimport os\nfrom pathlib": READER,
+        "stream=": READER,
         "import json\nimport os\nfrom kafka": READER,
     },
     "explanation/populations": {".venv/bin/python -m tests.long.fleets": BENCHMARK},

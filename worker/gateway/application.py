@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import formatdate
 from types import MappingProxyType
-from typing import Protocol
 from urllib.parse import unquote
 
 import numpy as np
@@ -46,16 +45,6 @@ _BEGINS = np.zeros(1, np.int64)
 _LONGEST_RETRY = 10  # Most seconds of Retry-After, which is random so that clients do not return together
 
 
-class Sender(Protocol):
-    """Sends uploads to the intake topics."""
-
-    def send(self, topic: str, key: bytes, value: bytes, done: Callable[[bool], object]) -> None:
-        """Sends a record without waiting.
-
-        Calls `done` once, on any thread: whether all in-sync replicas have the record.
-        """
-
-
 class _Refused(HTTPException):
     """An answer other than 202; `outcome` is the label of the metric."""
 
@@ -82,7 +71,8 @@ class _Refused(HTTPException):
 class Application:
     """The gateway's HTTP application, for one event loop.
 
-    `streams`: streams with an intake, by name. `count`: called with a stream's name and the outcome of each upload.
+    `streams`: streams with an intake, by name. `send`: `IntakeSender.send`. `count`: called with a stream's name and
+    the outcome of each upload.
     `keys`: keys of oblivious HTTP by id, the current one first. `count_sealed`: called with the key's id and the
     outcome of each encapsulated request.
     """
@@ -91,12 +81,12 @@ class Application:
         self,
         streams: Mapping[str, Served],
         limits: Gateway,
-        sender: Sender,
+        send: Callable[[str, bytes, bytes, Callable[[bool], object]], object],
         count: Callable[[str, str], object] = lambda _, __: None,
         keys: Mapping[int, ohttp.Key] = MappingProxyType({}),
         count_sealed: Callable[[str, str], object] = lambda _, __: None,
     ) -> None:
-        self._streams, self._limits, self._sender, self._count = streams, limits, sender, count
+        self._streams, self._limits, self._send, self._count = streams, limits, send, count
         self._keys, self._count_sealed = keys, count_sealed
         self._documents = {
             name: json.dumps(served.stream.document(), ensure_ascii=False).encode()
@@ -222,7 +212,7 @@ class Application:
             # Step 4.
             frame = self._framed(served, body)
             # Step 5.
-            self._sender.send(str(served.intake), key, frame, done)
+            self._send(str(served.intake), key, frame, done)
         except BaseException:
             self._release()
             raise

@@ -55,7 +55,7 @@ def run(config: Config) -> int:
     application = Application(
         streams,
         config.gateway,
-        sender,
+        sender.send,
         lambda *labels: counter(*labels).inc(),
         keys,
         lambda *labels: metrics.sealed.labels(*labels).inc(),

@@ -49,45 +49,24 @@ class Batch:
         return json.dumps({"size": self.next_size})
 
 
-class Intake(Protocol):
-    """One intake partition, its group's offset, and the topic of reports.
+class _Intake(Protocol):
+    """An intake partition, and the topic of reports; see `KafkaIntake`.
 
     Each method raises `Unavailable` if it fails. The outcome of a failed `commit` is unknown.
     """
 
     @property
-    def position(self) -> int:
-        """Offset of the next record to poll."""
-
-    def fence(self) -> None:
-        """Fences the previous owner, and aborts its open transaction."""
-
-    def committed(self) -> tuple[int, str] | None:
-        """Returns the group's offset and its metadata."""
-
-    def bounds(self) -> tuple[int, int]:
-        """Returns the log's first offset and its end."""
-
-    def first_timestamp(self, offset: int, end: int) -> int | None:
-        """Returns the timestamp of the first record in [offset, end), or None."""
-
-    def offset_since(self, timestamp: int) -> int | None:
-        """Returns the offset of the first record that is at least as new, or None."""
-
-    def seek(self, offset: int) -> None:
-        """Sets the position."""
-
-    def poll(self) -> Sequence[Record]:
-        """Returns the next records, or none if there are none yet."""
-
-    def partitions(self) -> int:
-        """Returns the number of partitions of the topic of reports."""
-
-    def commit(self, batch: Batch) -> None:
-        """Sends the frames and the offset in one transaction."""
-
-    def delete(self, offset: int) -> None:
-        """Deletes the records below an offset."""
+    def position(self) -> int: ...
+    def fence(self) -> None: ...
+    def committed(self) -> tuple[int, str] | None: ...
+    def bounds(self) -> tuple[int, int]: ...
+    def first_timestamp(self, offset: int, end: int) -> int | None: ...
+    def offset_since(self, timestamp: int) -> int | None: ...
+    def seek(self, offset: int) -> None: ...
+    def poll(self) -> Sequence[Record]: ...
+    def partitions(self) -> int: ...
+    def commit(self, batch: Batch) -> None: ...
+    def delete(self, offset: int) -> None: ...
 
 
 class OwnedIntake:
@@ -103,7 +82,7 @@ class OwnedIntake:
     def __init__(
         self,
         stream: ldp.Stream,
-        intake: Intake,
+        intake: _Intake,
         size: int,
         deduplicate_for: int,
         most_reports: int,

@@ -52,7 +52,7 @@ class Gate:
         self.application = Application(
             {"colours": SERVED},
             table,
-            self.intake,
+            self.intake.send,
             lambda *each: self.counted.append(each),
             keys,
             count_sealed,

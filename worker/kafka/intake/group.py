@@ -4,13 +4,12 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka import ConsumerRebalanceListener, TopicPartition
 from kafka.structs import MemberState
 
 from worker.counting.ports import Displaced
 from worker.kafka.client import quirks
-from worker.kafka.reports.offsets import ask
+from worker.kafka.reports.offsets import ask, join
 
 _TIMEOUT_MS = 10_000
 _JOIN_MS = 200
@@ -23,21 +22,8 @@ class IntakeGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pyt
     """
 
     def __init__(self, settings: Mapping[str, Any], group: str, topic: str) -> None:
-        quirks.mend_connections()
         self.topic = topic
-        connect = partial(
-            KafkaConsumer,
-            **settings,
-            client_id=f"ldp-worker-{group}",
-            group_id=group,
-            auto_offset_reset="none",
-            enable_auto_commit=False,
-            isolation_level="read_committed",  # so that a committed offset is not one of an open transaction
-            allow_auto_create_topics=False,
-            partition_assignment_strategy=[CooperativeStickyAssignor],
-            metadata_max_age_ms=30_000,
-        )
-        self._consumer: Any = ask("connecting", connect)
+        self._consumer = join(settings, group)
         self._member = self._consumer.group_metadata().group_instance_id
         if self._member:
             quirks.leave_on_close(self._consumer)

@@ -1,4 +1,4 @@
-"""Reads an intake partition, and writes batches; implements `Intake`."""
+"""Reads an intake partition, and writes batches."""
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Sends uploads to the intake topics; implements `Sender`."""
+"""Sends uploads to the intake topics."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

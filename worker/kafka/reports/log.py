@@ -12,9 +12,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka import ConsumerRebalanceListener, TopicPartition
 from kafka import errors as kafka_errors
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.structs import MemberState
 
 from worker.counting.columns import Batch, Unreadable
@@ -25,7 +24,7 @@ from worker.kafka.client.errors import unavailable
 from worker.kafka.client.firsts import Firsts
 from worker.kafka.client.refusals import Answers, Refusals
 from worker.kafka.decoding.records import Chunk, Reader
-from worker.kafka.reports.offsets import Offsets, ask, topic_id
+from worker.kafka.reports.offsets import Offsets, ask, join, topic_id
 from worker.kafka.reports.prefetch import Prefetch
 
 _FETCHED, _WAITING = 64, 8
@@ -83,23 +82,8 @@ class KafkaLog(Offsets, ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
 
         Raises `Unavailable`: the brokers do not answer.
         """
-        quirks.mend_connections()
-        consumer = ask(
-            "connecting",
-            lambda: KafkaConsumer(
-                **settings,
-                client_id=f"ldp-worker-{group}",
-                group_id=group,
-                auto_offset_reset="none",
-                enable_auto_commit=False,
-                isolation_level="read_committed",
-                allow_auto_create_topics=False,
-                partition_assignment_strategy=[CooperativeStickyAssignor],
-                fetch_max_bytes=memory // _FETCHED,
-                max_partition_fetch_bytes=memory // _FETCHED,
-                metadata_max_age_ms=30_000,
-            ),
-        )
+        fetched = memory // _FETCHED
+        consumer = join(settings, group, fetch_max_bytes=fetched, max_partition_fetch_bytes=fetched)
         decoding = ThreadPoolExecutor(1, thread_name_prefix=f"decode-{topic}")
         return cls(consumer, topic, memory, decoding)
 

@@ -5,8 +5,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from kafka import OffsetAndMetadata, TopicPartition
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import KafkaError
 
 from worker.counting.ports import NotOwner, Unavailable
@@ -111,6 +112,28 @@ def topic_id(consumer: Any, topic: str, ms: int) -> str:
 
 def _committed(committed: Any) -> tuple[int, str] | None:
     return None if committed is None or committed.offset < 0 else (committed.offset, committed.metadata)
+
+
+def join(settings: Mapping[str, Any], group: str, **more: Any) -> Any:
+    """Connects a member of a group, which commits its own offsets.
+
+    Raises `Unavailable`: the brokers do not answer.
+    """
+    quirks.mend_connections()
+    connect = partial(
+        KafkaConsumer,
+        **settings,
+        client_id=f"ldp-worker-{group}",
+        group_id=group,
+        auto_offset_reset="none",
+        enable_auto_commit=False,
+        isolation_level="read_committed",  # so that a committed offset is not one of an open transaction
+        allow_auto_create_topics=False,
+        partition_assignment_strategy=[CooperativeStickyAssignor],
+        metadata_max_age_ms=30_000,
+        **more,
+    )
+    return ask("connecting", connect)
 
 
 def ask(operation: str, step: Callable[[], _T], topic: str = "") -> _T:
