@@ -132,11 +132,18 @@ class StreamShuffler:
             self._stopping.wait(_RETRY_SECONDS)
 
     def _serve(self, group: IntakeGroup) -> None:
-        noted = None
+        noted, missing = None, f"topic {group.topic} is missing"
         while not self._stopping.is_set():
             self.turned_at = time.monotonic()
             # Step 1.
-            if (membership := group.poll(0 if self._owned else _IDLE_MS)) is None:
+            membership = group.poll(0 if self._owned else _IDLE_MS)
+            if not self._owned and group.missing():
+                before, self.state = self.state, missing
+                if before != missing:
+                    remedy = "run ldp-worker create-topics"
+                    self._logger.warning("topic.missing", topic=group.topic, remedy=remedy)
+                continue
+            if membership is None:
                 self.state = "joining"
                 continue
             if membership != noted:
@@ -146,7 +153,7 @@ class StreamShuffler:
                 if partition in self._owned:
                     self._attempt(partition, self._step)
                 elif time.monotonic() >= self._retry_at.get(partition, 0.0):
-                    self._attempt(partition, lambda p: self._claim(group, membership, p))
+                    self._attempt(partition, partial(self._claim, group, membership))
             self.state = SERVING if group.assigned() == self._owned.keys() else "claiming"
 
     def _attempt(self, partition: int, action: Callable[[int], None]) -> None:

@@ -8,6 +8,7 @@ import time
 import urllib.request
 from collections import Counter
 from dataclasses import dataclass
+from urllib.error import HTTPError
 from uuid import uuid4
 
 import numpy as np
@@ -73,7 +74,7 @@ class Intake:
                 contextlib.closing(topics.connect({"bootstrap_servers": self.kafka}))
             )
             intake = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"} | self.settings
-            made = {
+            self.made = {
                 self.served.intake: {
                     "num_partitions": self.intake_partitions,
                     "replication_factor": 1,
@@ -81,8 +82,8 @@ class Intake:
                 },
                 self.served.topic: {"num_partitions": PARTITIONS, "replication_factor": 1},
             }
-            self.admin.create_topics(made, wait_for_metadata=True)
-            stack.callback(self.admin.delete_topics, list(made))
+            self.admin.create_topics(self.made, wait_for_metadata=True)
+            stack.callback(self.admin.delete_topics, list(self.made))
             self.producer = stack.enter_context(
                 contextlib.closing(KafkaProducer(bootstrap_servers=self.kafka))
             )
@@ -244,6 +245,23 @@ def test_a_shuffler_killed_at_any_step_loses_and_doubles_nothing(kafka, tmp_path
         assert max(hidden.values()) > 1
         (first, _), *_ = topics.bounds(intake.admin, intake.served.intake, [0]).values()
         assert first > 0  # old uploads are deleted
+
+
+def test_a_missing_intake_topic_is_reported(kafka, tmp_path):
+    with Intake(kafka, tmp_path) as intake:
+        name = intake.served.intake
+        intake.admin.delete_topics([name])
+        until(lambda: name not in topics.describe(intake.admin, [name]), "the topic is deleted")
+        intake.start()
+        until(lambda: intake.events("topic.missing"), "the shuffler reports it")
+        (missing,), (started,) = intake.events("topic.missing"), intake.events("shuffler.started")
+        assert missing["topic"] == name
+        with pytest.raises(HTTPError) as ready:
+            urllib.request.urlopen(f"http://127.0.0.1:{started['port']}/readyz")
+        assert json.load(ready.value) == {"streams": {intake.name: f"topic {name} is missing"}}
+        intake.admin.create_topics({name: intake.made[name]}, wait_for_metadata=True)
+        intake.upload(BATCH)
+        intake.wait_for(BATCH)
 
 
 def test_a_frozen_shuffler_is_refused(kafka, tmp_path):

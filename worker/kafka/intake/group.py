@@ -1,5 +1,6 @@
 """Joins the group that shares a stream's intake partitions."""
 
+import time
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -27,6 +28,7 @@ class IntakeGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pyt
         self._member = self._consumer.group_metadata().group_instance_id
         if self._member:
             quirks.leave_on_close(self._consumer)
+        self._subscribed_ms = 1000 * time.monotonic()
         self._consumer.subscribe([topic], listener=self)
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
@@ -54,6 +56,11 @@ class IntakeGroup(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pyt
     def assigned(self) -> set[int]:
         """Returns the partitions that the group assigns to this process."""
         return {tp.partition for tp in self._consumer.assignment()}
+
+    def missing(self) -> bool:
+        """Returns whether the topic does not exist."""
+        known = partial(quirks.known_partitions, self._consumer, self.topic, self._subscribed_ms)
+        return ask("asking for the partitions of", known, self.topic) == set()
 
     def committed(self, tp: TopicPartition) -> tuple[int, str] | None:
         """Returns a partition's committed offset and its metadata."""
