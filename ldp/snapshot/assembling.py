@@ -34,7 +34,6 @@ from ldp.snapshot.documents import (
     rows_of,
 )
 from ldp.snapshot.parts import domain_of
-from ldp.snapshot.taking import window_identity
 from ldp.stream import fingerprint
 
 Received = Mapping[str, tuple[Mapping[str, bytes], bytes]]
@@ -152,19 +151,6 @@ def assemble_window(stream: str, received: Received, name: str, start: int | Non
     return _snapshot(one, _known_labels(stream, received, one), bodies)
 
 
-def assemble_released(stream: str, received: Received) -> list[Snapshot]:
-    """Assembles the newest snapshot of all time, and its `late` if it has one.
-
-    Raises what `assemble` and `assemble_window` raise.
-    """
-    newest, late = assemble(stream, received), f"{stream}/{LATE.place}/base"
-    if not received.get(late, ({}, b""))[1]:
-        return [newest]
-    found = assemble_window(stream, received, LATE.name, LATE.start)
-    own = window_identity(newest.identity, LATE.name, LATE.start)
-    return [newest, found] if found.identity == own else [newest]
-
-
 def windows(stream: str, received: Received) -> list[Period]:
     """Lists the completely received windows, by name and start. O(messages)."""
     there: dict[tuple[str, int], list[Mapping[str, bytes]]] = {}
@@ -225,7 +211,9 @@ def _bodies(received: Received, prefix: str, ours: Iterable[str], mark: Mark) ->
         check_body(body)
         for vector in (*VECTORS, KNOWN):
             if vector in body or vector in body.get("vectors", ()):
-                body[vector] = _vector(received, f"{key}/{vector}", body.get(vector), body["chunks"], mark)
+                body[vector] = read_vector(
+                    received, f"{key}/{vector}", body.get(vector), body["chunks"], mark
+                )
         bodies[method] = body
     return bodies
 
@@ -241,7 +229,10 @@ def _part(received: Received, key: str, mark: Mark) -> bytes:
     return value
 
 
-def _vector(received: Received, key: str, inline: Sequence[float] | None, parts: int, mark: Mark) -> Vector:
+def read_vector(
+    received: Received, key: str, inline: Sequence[float] | None, parts: int, mark: Mark
+) -> Vector:
+    """Returns a vector of a body, or of messages with the key and a number."""
     if inline is not None:
         return np.array(inline, np.float64)
     return np.concatenate([_chunk(received, f"{key}/{i}", mark) for i in range(parts)])

@@ -200,8 +200,7 @@ _SLOTS = {
 }
 _ROWS = {"topic": _NAME, "older": _or_null(_fields(_SLOTS | {"until": _integer()}))}
 _LINE = {"closed": _integer(), "bounded": _list(_range), "starts": _integers(0)}
-_REST = _fields({"closed": _integer(), "offsets": _OFFSETS, "lost": _COUNT})
-_RELEASED = _fields({"closed": _integer(), "fewest": _list(_step, 1 << 16), "rest": _list(_REST, 1000)})
+_RELEASED = _fields({"closed": _integer(), "fewest": _list(_step, 1 << 16)})
 _LOSS = _fields(
     {"fewest_new": _integer(2), "operator": _loss, "readers": _or_null(_loss), "delta": _number},
 )

@@ -113,38 +113,22 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Rest:
-    """The newest cut at which the whole rest of a rate is released.
-
-    The rest is all reports that no released pane contains. `offsets` maps each partition to the offset up to which
-    records were counted, without panes that end after `closed` (ms). `lost` is the number of offsets in gaps of the log
-    at the cut. A larger number in the same offsets shows that counted records were lost later.
-    """
-
-    closed: int
-    offsets: Mapping[int, int]
-    lost: int = 0
-
-
-@dataclass(frozen=True)
 class Released:
     """The published part of the counts, if increments have a least size.
 
     Attributes:
         closed: panes that end at or before this time in ms are decided: each is released, or joined the rest.
-        fewest: (time, m), ascending: panes that end after the time needed m reports of a document. None: all join the
-            rest.
-        rest: the release of the rest of each document.
+        fewest: (time, m), ascending: panes that end after the time needed m reports of a document and segment. None:
+            all join the rest.
 
     Example:
-        >>> released = Released(30, ((0, 20), (10, None)), (Rest(10, {0: 7}),))
+        >>> released = Released(30, ((0, 20), (10, None)))
         >>> released.fewest_of(10), released.fewest_of(11), released.fewest_of(31)
         (20, None, None)
     """
 
     closed: int
     fewest: tuple[tuple[int, int | None], ...]
-    rest: tuple[Rest, ...]
 
     def fewest_of(self, end: int) -> int | None:
         """Returns the reports that a pane needed; None if it is not released."""

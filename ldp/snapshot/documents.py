@@ -12,7 +12,6 @@ from ldp.snapshot.contents import (
     PrivacyLoss,
     Recommended,
     Released,
-    Rest,
     Rows,
     SetAnswer,
     Slots,
@@ -87,22 +86,7 @@ def released_of(head: Mapping[str, Any]) -> Released | None:
     """Returns the published part of the counts in a head; None if it is all."""
     if (released := head.get("released")) is None:
         return None
-    return Released(
-        released["closed"],
-        tuple((since, fewest) for since, fewest in released["fewest"]),
-        tuple(
-            Rest(one["closed"], {int(p): offset for p, offset in one["offsets"].items()}, one["lost"])
-            for one in released["rest"]
-        ),
-    )
-
-
-def _released_document(released: Released) -> dict[str, Any]:
-    rest = [
-        asdict(one) | {"offsets": {str(p): offset for p, offset in sorted(one.offsets.items())}}
-        for one in released.rest
-    ]
-    return {"closed": released.closed, "fewest": [list(step) for step in released.fewest], "rest": rest}
+    return Released(released["closed"], tuple((since, fewest) for since, fewest in released["fewest"]))
 
 
 def privacy_loss_of(head: Mapping[str, Any]) -> PrivacyLoss | None:
@@ -146,7 +130,8 @@ def head_document(snapshot: Snapshot) -> dict[str, Any]:
     if snapshot.cut.reached is not None:
         head |= {"reached": snapshot.cut.reached}
     if snapshot.cut.released is not None:
-        head |= {"released": _released_document(snapshot.cut.released)}
+        released = asdict(snapshot.cut.released)
+        head |= {"released": released | {"fewest": [list(step) for step in released["fewest"]]}}
     if snapshot.cut.privacy_loss is not None:
         head |= {"privacy_loss": asdict(snapshot.cut.privacy_loss)}
     if snapshot.cut.segments is not None:

@@ -66,11 +66,10 @@ def largest_message(
     listed = sum(_LINE + _json(name) + _START * starts for name, starts in windows.items())
     names = [query.name for query in sets] + [query.name for query in tops]
     places = dict.fromkeys(names, d)  # ranks of the rows, and of the older rows
-    offsets = _OFFSET * (1 + len(documents))  # and the released offsets of each document
     named += _STATUS * several * len(documents) + sum(_STATUS + len(name) for name in segments)
     listed += sum(_STATUS + len(prefix) for name in segments for prefix in prefixes(name))
     head = (
-        _ENVELOPE + several * entries + (offsets + _RULES + named) * partitions + listed + 2 * _json(places)
+        _ENVELOPE + several * entries + (_OFFSET + _RULES + named) * partitions + listed + 2 * _json(places)
     )
     return max(body, head, chunk, _ENVELOPE + max(parts, default=0))
 

@@ -329,6 +329,8 @@ class _Made:
             return lost or truth.deleted or not any(head["reports"] for head in truth.heads)
         limited = max(state.fewest_new for state in states.values()) > 1
         if limited and not truth.blind and truth.increments is not None:
+            if truth.increments.begins_later(head, states):
+                return True
             if truth.increments.waiting(head, states):
                 return False
             if head is None or not head["reports"]:  # a head without reports only admits partitions

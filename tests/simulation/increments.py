@@ -1,15 +1,19 @@
-"""Invariants of published increments: which reports a stream with `fewest_new` may show, by logs, rules and heads."""
+"""Invariants of published increments: which reports a stream with `fewest_new` may show, by logs, rules and heads.
+
+Each document's segment has its own increments. A report's counter shows its document and segment.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from ldp.snapshot import chunks
 from tests.simulation.recount import Counted, Pane, Ruling, answer
-from tests.support.cells import cells_of
 
 if TYPE_CHECKING:
     from tests.simulation.truth import Truth
@@ -17,6 +21,9 @@ if TYPE_CHECKING:
 
 Json = Mapping[str, Any]
 Report = tuple[int, int, int]  # partition, offset, and place in the record
+Cell = tuple[str, str]  # document and segment
+NEVER: Json = {"closed": 0, "offsets": {}, "lost": 0}
+"""The release of a rest that was never released."""
 
 
 class Counts:
@@ -25,31 +32,27 @@ class Counts:
     def __init__(
         self, truth: Truth, head: Json, counted: Mapping[int, Counted], ruled: Mapping[int, Sequence[Ruling]]
     ) -> None:
-        self._logs = {p: truth.log(head["lineage"], p) for p in counted}
+        logs = {p: truth.log(head["lineage"], p) for p in counted}
         gaps, offsets = head["gaps"], head["offsets"]
         self.counted = counted
-        taken = {
-            p: [
-                at
-                for at in range(truth.starts[p], offsets[str(p)])
-                if isinstance(answer(log, at, gaps.get(str(p), []), ruled[p]), list)
-            ]
-            for p, log in self._logs.items()
-        }
-        self.total = self._of(taken)
-        placed = dict[Pane, dict[int, Sequence[int]]]()
+        places = truth.counters.places.items()
+        self._cells = [key for key, (_, n) in sorted(places, key=lambda place: place[1]) for _ in range(n)]
+        former = truth.increments.counts if truth.increments else None
+        self._answers = dict[tuple[int, int], list[int]]()
+        for p, log in logs.items():
+            for at in range(truth.starts[p], offsets[str(p)]):
+                if isinstance(found := answer(log, at, gaps.get(str(p), []), ruled[p]), list):
+                    self._answers[p, at] = found
+        self.total = self._of(self._answers)
+        if former:  # records may have been lost since
+            self._answers = former._answers | self._answers
+        self.panes = dict[Pane, set[Report]]()
         for p, one in counted.items():
             for pane, own in one.placed.items():
-                placed.setdefault(pane, {})[p] = own
-        self.panes = {pane: self._of(own) for pane, own in placed.items()}
+                self.panes.setdefault(pane, set()).update(self._of((p, at) for at in own))
 
-    def _of(self, offsets: Mapping[int, Sequence[int]]) -> set[Report]:
-        return {
-            (p, at, place)
-            for p, own in offsets.items()
-            for at in own
-            for place in range(len(self._logs[p].answers[at]))
-        }
+    def _of(self, records: Iterable[tuple[int, int]]) -> set[Report]:
+        return {(p, at, place) for p, at in records for place in range(len(self._answers[p, at]))}
 
     def settled(self, closed: int) -> set[Report]:
         """Returns the reports that are in no open pane."""
@@ -57,12 +60,22 @@ class Counts:
 
     def released(self, record: Json, panes: Collection[Pane]) -> set[Report]:
         """Returns the released reports of some panes."""
-        listed = ((self.panes[pane], needed(record, pane[1])) for pane in panes)
+        listed = (
+            (own, needed(record, pane[1])) for pane in panes for own in self.apart(self.panes[pane]).values()
+        )
         return set[Report]().union(*(own for own, m in listed if len(own) >= m))
+
+    def apart(self, shown: Collection[Report]) -> dict[Cell, set[Report]]:
+        """Returns some reports by document and segment."""
+        found = dict[Cell, set[Report]]()
+        for p, at, place in shown:
+            cell = self._cells[self._answers[p, at][place]]
+            found.setdefault(cell, set()).add((p, at, place))
+        return found
 
     def support(self, shown: set[Report], size: int) -> list[int]:
         """Returns how many of some reports have each index."""
-        found = Counter(self._logs[p].answers[at][place] for p, at, place in shown)
+        found = Counter(self._answers[p, at][place] for p, at, place in shown)
         return [found[index] for index in range(size)]
 
 
@@ -71,7 +84,7 @@ class Increments:
 
     `shown` has those of all time, `late` those of them that are in no window, `vectors` each published set, and `signs`
     the numbers of the vectors that contain a report, as bits. Reports that were published without a limit (`free`) are
-    in no vector.
+    in no vector. `marks` has the newest published release of each rest.
     """
 
     def __init__(self, truth: Truth) -> None:
@@ -83,9 +96,16 @@ class Increments:
         self.signs = dict[Report, int]()
         self.least, self.lost = math.inf, False
         self._cuts = dict[str, Counts]()
+        self.marks = dict[Cell, Json]()
+        self.told = dict[Cell, tuple[int, int]]()  # newest published numbers of all time and of `late`
 
     def committed(
-        self, head: Json, last: Json, counts: Counts, ruled: Mapping[int, Sequence[Ruling]]
+        self,
+        head: Json,
+        last: Json,
+        counts: Counts,
+        ruled: Mapping[int, Sequence[Ruling]],
+        sent: Mapping[str, SimpleNamespace],
     ) -> None:
         """Takes a head; checks its record of released counts."""
         fewest = max(
@@ -96,11 +116,17 @@ class Increments:
         here = {"offsets": head["offsets"], "lost": _lost(head)}
         self._cuts[json.dumps(here)] = counts
         assert ("released" in head) == (fewest > 1), f"a head with m = {fewest}"
+        was_marks = self.marks
+        self.marks = self.marks | self._marks_of(sent)
         if fewest < 2:
+            assert not any(mark != NEVER for mark in self.marks.values()), "released counts without a limit"
             return
         record = head["released"]
         assert head["privacy_loss"]["fewest_new"] == fewest, "the m of the privacy loss"
-        was = last.get("released") or self._begin(last, before if last["reports"] else None)
+        if "released" in last:
+            was = last["released"]
+        else:
+            was, was_marks = self._begin(head, last, before if last["reports"] else None)
         self.least = min(self.least, fewest)
         gone = _is_gone(head, last)
         self.lost |= gone
@@ -111,36 +137,93 @@ class Increments:
         newly = [pane for pane in counts.panes if was["closed"] < pane[1] <= record["closed"]]
         self.shown |= counts.released(record, newly)
         here["closed"] = record["closed"]
-        (mark,), (of,) = record["rest"], was["rest"]
-        if mark == here:
-            settled = counts.settled(record["closed"])
-            self.late = self.late - (self.shown - settled) | (settled - self.shown)
-            self.shown = settled
-        assert mark == here or (mark["offsets"], mark["lost"]) == (of["offsets"], of["lost"]), (
-            "the rest's cut"
-        )
-        if not self.lost:
-            assert self.shown == self._by_head(record, mark), "what the head says is released"
-        self.show(self.shown)
-        if head.get("windows"):
-            self.show(self.late)
+        settled = counts.apart(counts.settled(record["closed"]))
+        shown, late = counts.apart(self.shown), counts.apart(self.late)
+        for cell in {*settled, *shown}:
+            mark, of, own = self.marks.get(cell, NEVER), was_marks.get(cell, NEVER), settled.get(cell, set())
+            assert mark in (here, of), f"the rest's cut of {cell}"
+            if mark == here:
+                late[cell] = late.get(cell, set()) - (shown.get(cell, set()) - own) | (
+                    own - shown.get(cell, set())
+                )
+                shown[cell] = own
+            if not self.lost:
+                assert shown.get(cell, set()) == self._by_head(record, mark, cell), (
+                    f"what is released of {cell}"
+                )
+        self.shown = set[Report]().union(*shown.values())
+        self.late = set[Report]().union(*late.values())
+        for one in (shown, late) if head.get("windows") else (shown,):
+            self.show(set[Report]().union(*one.values()))
+            for own in one.values():
+                self.show(own)
+        self._demand_records(shown, late, sent)
 
-    def _begin(self, last: Json, before: Counts | None) -> Json:
+    def _marks_of(self, sent: Mapping[str, SimpleNamespace]) -> dict[Cell, Json]:
+        """Returns the release of each rest that a transaction has a message of."""
+        found = dict[Cell, Json]()
+        for key, record in sent.items():
+            if key.endswith("/released"):
+                document, _, segment = key.split("@")[1].removesuffix("/released").partition(":")
+                found[document, segment] = json.loads(record.value)["rest"] if record.value else NEVER
+        return found
+
+    def _demand_records(
+        self,
+        shown: Mapping[Cell, set[Report]],
+        late: Mapping[Cell, set[Report]],
+        sent: Mapping[str, SimpleNamespace],
+    ) -> None:
+        """Checks the messages that the next publisher continues from."""
+        assert self.counts is not None
+        name = self.truth.deployment.stream.name
+        for (document, segment), (at, n) in self.truth.counters.places.items():
+            key, cell = f"{name}@{document}:{segment}/released", (document, segment)
+            now = len(shown.get(cell, ())), len(late.get(cell, ()))
+            if (record := sent.get(key)) is not None:
+                if record.value:
+                    numbers = json.loads(record.value)["reports"]
+                    assert (numbers["all"], numbers["late"]) == now, f"the released reports of {cell}"
+                    self.told[cell] = now
+                    self.world.note("released counts of a segment" if segment else "released counts")
+                else:
+                    self.told.pop(cell, None)
+                for what, own in (("all", shown), ("late", late)) if record.value else ():
+                    found = sent[f"{key}/{what}/0"]
+                    kind = dict(found.headers)["content-type"].decode()
+                    counts = self.counts.support(own.get(cell, set()), self.truth.size)[at : at + n]
+                    assert chunks.read(kind, found.value).tolist() == counts, f"the released counts of {cell}"
+            assert self.told.get(cell, (0, 0)) == now, (
+                f"{cell} has {now}, and {self.told.get(cell)} is on the topic"
+            )
+
+    def _begin(self, head: Json, last: Json, before: Counts | None) -> tuple[Json, dict[Cell, Json]]:
         """Begins from the published reports of the last head without a limit; each pane may have been shown in part."""
         self.world.note("increments begin")
         self.vectors.clear()
         self.signs.clear()
+        self.told.clear()
         self.least, self.lost = math.inf, False
-        self.shown = {*before.total} if before else set()
-        self.late, self.free = {*self.shown}, {*self.shown}
-        mark = {
-            "closed": 0,
-            "offsets": last["offsets"] if before else {},
-            "lost": _lost(last) if before else 0,
-        }
-        panes = self.counts.panes if before and self.counts else ()
+        self.shown, self.free = {*before.total} if before else set(), {*before.total} if before else set()
+        cut = last
+        if before and self.counts and self._is_parted(last):
+            self.world.note("increments begin with several documents or segments")
+            cut, now = head, self.counts.apart(self.counts.total)
+            said = {one["fingerprint"]: one["reports"] for one in last["documents"]}
+            published = {cell: own for cell, own in now.items() if said.get(cell[0])}
+            self.shown = set[Report]().union(*published.values())
+        self.late = {*self.shown}
+        panes = self.counts.panes if self.shown and self.counts else ()
         closed = max((end for _, end in panes), default=0)
-        return {"closed": closed, "fewest": [[0, None]] * bool(closed), "rest": [mark]}
+        mark = {"closed": closed, "offsets": cut["offsets"], "lost": _lost(cut)}
+        cells = self.counts.apart(self.shown) if self.counts else ()
+        return {"closed": closed, "fewest": [[0, None]] * bool(closed)}, dict.fromkeys(cells, mark)
+
+    def _is_parted(self, head: Json) -> bool:
+        """Returns whether the messages of a head do not show the counts of each document and segment."""
+        streams = self.truth.counters.streams
+        names = [one["fingerprint"] for one in head["documents"]]
+        return len(names) > 1 or streams[names[0]].segment is not None
 
     def _demand_decided(self, head: Json, last: Json, was: Json, fewest: int, *, gone: bool) -> None:
         """Checks that panes are decided once, by the m of their head, and not before every partition closed them."""
@@ -163,13 +246,13 @@ class Increments:
                     f"the panes to {end} are decided, and some partition has not closed them"
                 )
 
-    def _by_head(self, record: Json, mark: Json) -> set[Report]:
-        """Returns the reports of all time by only the log and the head."""
+    def _by_head(self, record: Json, mark: Json, cell: Cell) -> set[Report]:
+        """Returns the reports of all time of a segment by only the log, the head and the segment's message."""
         assert self.counts is not None
         then = self._cuts.get(json.dumps({name: mark[name] for name in ("offsets", "lost")}))
-        rest = then.settled(mark["closed"]) if then else set[Report]()
+        rest = then.apart(then.settled(mark["closed"])).get(cell, set()) if then else set[Report]()
         later = [pane for pane in self.counts.panes if pane[1] > mark["closed"]]
-        return rest | self.counts.released(record, later)
+        return rest | self.counts.apart(self.counts.released(record, later)).get(cell, set())
 
     def show(self, shown: set[Report]) -> None:
         """Checks that the vectors of all time and of windows tell no fewer than m reports apart."""
@@ -190,6 +273,8 @@ class Increments:
         assert self.counts is not None
         panes = [(a, b) for a, b in self.counts.panes if start <= a and b <= end]
         self.show(shown := self.counts.released(head["released"], panes))
+        for own in self.counts.apart(shown).values():
+            self.show(own)
         every = sum(len(self.counts.panes[pane]) for pane in panes)
         self.world.note("a window of released reports" if shown else "a window is withheld")
         return self.counts.support(shown, self.truth.size), every - len(shown)
@@ -208,19 +293,42 @@ class Increments:
             self.world.note("released in no window")
             self.truth.demand_frequencies(body, self.counts.support(self.late, self.truth.size))
 
+    def begins_later(self, head: Json | None, states: Mapping[int, PartitionState]) -> bool:
+        """Returns whether a limit waits: a document has a few new reports, or new ones that name segments."""
+        if not head or not head["reports"] or "released" in head or not self._is_parted(head):
+            return False
+        fewest, counted = max(state.fewest_new for state in states.values()), Counter[str]()
+        for state in states.values():
+            for key, cells in state.cells.items():
+                counted[key.fingerprint] += sum(cell.reports for cell in cells.values())
+        lost = _lost({"gaps": {str(p): state.gaps for p, state in states.items()}}) - _lost(head)
+        for one in head["documents"]:
+            new, stream = (
+                counted[one["fingerprint"]] - one["reports"],
+                self.truth.counters.streams[one["fingerprint"]],
+            )
+            if one["reports"] and (new or lost) and (new - lost < fewest or stream.segment):
+                self.world.note("a limit waits")
+                return True
+        return False
+
     def waiting(self, head: Json | None, states: Mapping[int, PartitionState]) -> str:
         """Returns the reason why a quiet stream has more to release, or nothing."""
         fewest = max(state.fewest_new for state in states.values())
         closed: float = head["released"]["closed"] if head and "released" in head else 0
         if not any(state.windowing for state in states.values()):
             closed = math.inf
-        counted, shown = 0, len(self.shown) if head else 0
+        counted = Counter[Cell]()
         for state in states.values():
-            for name, cell in cells_of(state).items():
-                if name == "all" or int(name.split("+")[0]) + int(name.split("+")[1]) <= closed:
-                    counted += cell.reports
-        if counted - shown >= fewest:
-            return f"{counted} are counted, {shown} released, by m = {fewest}"
+            for key, cells in state.cells.items():
+                for segment, held in cells.items():
+                    if key.pane is None or key.pane.end <= closed:
+                        counted[key.fingerprint, segment] += held.reports
+        apart = self.counts.apart(self.shown) if head and self.counts else {}
+        shown = {cell: len(own) for cell, own in apart.items()}
+        for cell, n in counted.items():
+            if n - shown.get(cell, 0) >= fewest:
+                return f"{n} are counted of {cell}, {shown.get(cell, 0)} released, by m = {fewest}"
         return ""
 
 

@@ -289,6 +289,11 @@ DIRECTED = {
         changes=3, stops=0.03, fewest=(0, 0, 3, 10)),
     "depleted": Theme(**_LONG, windows=_CHANGING[1:4], fewest=(2, 3)),
     **_FLEETS,
+    # published counts of documents and segments change by several reports at once
+    "sliced": Theme(_RELEASING, **_FLEET | _RELEASED | {"turns": (60,)}, windows=_CHANGING[:4], changes=2, stops=0.05,
+        fewest=(2, 3)),
+    "resliced": Theme({"rebalance": 0.01, "crash": 0.003}, **_FLEET | _RELEASED, windows=_CHANGING, changes=4,
+        stops=0.1, fewest=(0, 0, 2, 3)),
 }  # fmt: skip
 """Directed histories: settings of each, in addition to its script."""
 AFTER, EACH = 20_000, 50

@@ -427,7 +427,7 @@ class Truth:
             counted[p] = self.recount(head["lineage"], p, self.starts[p], offset, gaps, ruled[p], floor)
         support = [sum(column) for column in zip(*(one.state for one in counted.values()), strict=True)]
         if self.increments is not None and not self.blind:
-            self.increments.committed(head, last, Counts(self, head, counted, ruled), ruled)
+            self.increments.committed(head, last, Counts(self, head, counted, ruled), ruled, bodies)
             support = self.increments.support(head, support)
         known, reports = not self.blind or "released" not in head, sum(support)
         assert head["reports"] == reports or not known, "the reports of a snapshot"

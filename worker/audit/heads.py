@@ -35,8 +35,6 @@ class Released:
     steps: tuple[
         tuple[int, int | None], ...
     ]  # (time, reports that panes that end after it need; None: not released)
-    rest: tuple[tuple[int, Mapping[int, int]], ...]  # (closed, offsets) of the released rest, by document
-    lost: tuple[int, ...]  # number of offsets in gaps below these offsets, when the rest was released
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Released":
@@ -45,12 +43,7 @@ class Released:
         ascending = [since for since, _ in steps]
         if ascending != sorted({*ascending}) or any(fewest is not None and fewest < 2 for _, fewest in steps):
             raise ValueError(f"steps {steps}")
-        rest = tuple(
-            (int(one["closed"]), {int(p): _whole(offset) for p, offset in one["offsets"].items()})
-            for one in document["rest"]
-        )
-        lost = tuple(_whole(one["lost"]) for one in document["rest"])
-        return cls(int(document["closed"]), steps, rest, lost)
+        return cls(int(document["closed"]), steps)
 
     def fewest_of(self, end: int) -> float:
         """Returns the reports that a pane of a document needs; inf: not released."""

@@ -75,8 +75,8 @@ class Latest:
             return 0
         come, gone = self._come(), 0
         if (released := self._head.released) is not None:
-            # the number of reports of each document of a pane is not known here
-            several = len(released.rest) > 1
+            # the number of reports of each document and segment of a pane is not known here
+            several = len(self._head.documents) > 1 or self._head.declared
             enough = {p: n for p, n in self._reports.items() if not several and n >= released.fewest_of(p[1])}
             self._reports = Counter(enough)
         names = set[str].intersection(*({*each.names} for each in self._reached.values()))

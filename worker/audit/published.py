@@ -6,10 +6,11 @@ contain are also recounted. A snapshot that counts deleted records cannot be rec
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise, product
+from types import MappingProxyType
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from worker.audit.populations import Joined, Population, expect_population
 from worker.audit.records import Range, Records
 from worker.audit.recount import Cells, Mark, Recount
 from worker.audit.released import ReleasedRecount, Sums, Wanted
+from worker.audit.released_cells import ReleasedCell
 from worker.audit.snapshots import LATE, UNTIMED, Snapshot
 from worker.audit.stored import Stored
 
@@ -82,6 +84,7 @@ class Published:
         snapshots: Sequence[Snapshot],
         head: Head | None = None,
         unknown: str | None = None,
+        cells: Mapping[Key, ReleasedCell] = MappingProxyType({}),
     ) -> None:
         self._documents, self._head, self._unknown = documents, head, unknown
         self.windows = [each for each in snapshots if each.name not in UNTIMED and not each.part]
@@ -92,7 +95,7 @@ class Published:
         self.latest = None if head is None else Latest(head, [each for each in snapshots if not each.part])
         self.released: ReleasedRecount | None = None
         if head is not None and head.released is not None:
-            self.released = ReleasedRecount(head.released, head.documents)
+            self.released = ReleasedRecount(head.released, cells)
             if head.progress:
                 self.released.after = 0  # `late` needs every released pane
 
@@ -174,6 +177,8 @@ class Published:
                     provisional += not each.final and each.name not in UNTIMED
                     if each.name == "all" and not each.part:
                         self._expect_late(each)
+                        if self.released is not None:
+                            self.released.expect_cells(self._documents)
                         expect_segments(each, self._head, count.heard, self.parts)
                     elif not each.part and (each.final or each.name == LATE):
                         expect_parts(each, count.heard, self.parts)
@@ -204,7 +209,7 @@ class Published:
     def _expect_late(self, newest: Snapshot) -> None:
         """Compares the presence of `late` with the recount."""
         windows = self._head is not None and self._head.progress
-        due = bool(self.released is not None and windows and self.released.late().reports)
+        due = bool(self.released is not None and windows and self.released.late.reports)
         there = [each.sequence for each in self.snapshots if each.name == LATE and not each.part]
         if there != [newest.sequence] * due:
             wanted = f"snapshot {newest.sequence}" if due else "none"
@@ -223,7 +228,7 @@ class Published:
                 return
         elif self.released is not None and (untimed or snapshot.withheld is not None):
             if untimed:
-                shown = self.released.late() if snapshot.name == LATE else self.released.all_time()
+                shown = self.released.late if snapshot.name == LATE else self.released.all_time
             else:
                 shown = self.released.window(snapshot.start, snapshot.end)
             counted, count.cells, count.heard = count.reports, Cells(), Counter()
@@ -346,7 +351,7 @@ class Partly:
         self._history, self._deleted = history, deleted
         self._kept: Collection[str] = stored.cells.keys()
         self._due = published.due(partition)
-        self._rest: dict[int, list[int]] = {}  # offset -> documents whose rest was released there
+        self._rest: dict[int, list[Key]] = {}  # offset -> segments whose rest was released there
         self._last: dict[str, int] = {}  # pane -> last offset at which it is wanted
         lengths = {limits.windows.pane for _, limits in stored.rules if limits.windows is not None}
         for offset, listed in self._due.items():
@@ -403,8 +408,8 @@ class Partly:
         released = self._published.released
         if released is None:
             return
-        for document in self._rest.pop(offset, ()):
+        if keys := self._rest.pop(offset, ()):
             lost = sum(end - begin for begin, end in self._stored.gaps if begin < offset)
-            released.add_rest(document, counted, lost)
+            released.add_rest(keys, counted, lost)
         if offset == self._published.head_offset(self._partition):
             released.add_decided(self._partition, counted)

@@ -16,8 +16,9 @@ from typing import Any
 from worker.audit.decoding import expect_spent
 from worker.audit.errors import Difference
 from worker.audit.heads import Head, expect_documents, expect_follows
-from worker.audit.parsing import Documents
+from worker.audit.parsing import Documents, Key
 from worker.audit.protocols import protocol_of
+from worker.audit.released_cells import ReleasedCell, ReleasedCells
 from worker.audit.snapshots import (
     ALL,
     LATE,
@@ -249,6 +250,7 @@ class Snapshots:
         self._memory = Memory(most)
         self._whole = Series("", documents, self._memory, None)
         self._series = {"": self._whole}
+        self._cells = ReleasedCells()
 
     @property
     def head(self) -> Head | None:
@@ -262,11 +264,18 @@ class Snapshots:
 
     def take(self, message: Message) -> None:
         """Adds the next message; raises `Difference` for a contradiction."""
+        if message.part.startswith("@") and ":" in message.part:
+            self._cells.take(message)
+            return
         if (series := self._series.get(message.part)) is None:
             series = Series(message.part, self._whole.documents, self._memory, self._whole)
             self._series[message.part] = series
         series.follow()
         series.take(message)
+
+    def cells(self) -> dict[Key, ReleasedCell]:
+        """Returns the released counts; raises `Difference` if any is missing."""
+        return self._cells.finish()
 
     def finish(self) -> list[Snapshot]:
         """Returns the newest snapshots of all time, and all snapshots of windows.
@@ -284,7 +293,9 @@ class Snapshots:
             if not each.part or each.name == ALL:
                 continue
             whole = there.get((each.name, each.start))
-            if whole is None or whole.sequence != each.sequence or (each.name != LATE and not whole.final):
+            if each.name == LATE and whole is not None:
+                continue  # published only with new reports
+            if whole is None or whole.sequence != each.sequence or not whole.final:
                 raise Difference(f"{each}: published without the final window of the stream")
         return found
 

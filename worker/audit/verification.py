@@ -81,7 +81,7 @@ def _read_published(
     """Returns (head, snapshots, difference in snapshots, difference in rows)."""
     name, documents, passed = served.name, _documents(served), dict[str, None]()
     head, at = reading.newest_head(consumer, config.snapshots.topic, name)
-    parted = "segments" in head or len(head.get("documents", ())) > 1
+    parted = "segments" in head or "released" in head or len(head.get("documents", ())) > 1
     begin = 0 if parted or _has_windows(head) or served.configured.limits.windowing else at
 
     def messages() -> Iterator[Message]:
@@ -180,7 +180,7 @@ def published_of(
             there, unknown = snapshots.finish(), None
             if unnamed := ", ".join(sorted(snapshots.unnamed)):
                 unknown = f"snapshots of document {unnamed}: the configuration does not name it, so none is compared"
-            return Published(documents, there, snapshots.head, unknown), None
+            return Published(documents, there, snapshots.head, unknown, snapshots.cells()), None
         except Difference as difference:
             found = str(difference)
     return Published(documents, ()), found

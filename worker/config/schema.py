@@ -303,8 +303,7 @@ class Snapshots(Table):
     fewest_new: Annotated[StrictInt, must(lambda n: n >= 0, "allowed is 0 or a larger whole number")] = 0
     """Smallest number of new reports by which a published count changes; 0 and 1 for no limit. From 2 on, only final
     windows are published, and each difference of published counts covers at least this number of reports ([release
-    rule](../explanation/snapshots.md#release-rule)). `LdpSnapshotOld` may then fire at low traffic. Not for
-    documents with the key `segment`."""
+    rule](../explanation/snapshots.md#release-rule)). `LdpSnapshotOld` may then fire at low traffic."""
 
 
 class Rows(Table):

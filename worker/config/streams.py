@@ -81,11 +81,6 @@ def served_from(
     windowing, retain, segments = windowing_of(table, key), retained(table), _segments(table, fleet, key)
     if exceeded := excess(fleet.documents, segments, windowing):
         raise ConfigError(f"{key}: {exceeded}")
-    if fewest_new > 1 and any(document.segment is not None for document in fleet.documents):
-        raise ConfigError(
-            f"{key}: a document has the key segment and snapshots.fewest_new is {fewest_new}; the published counts of"
-            " segments cannot change by a least number of reports, so use one of the two"
-        )
     limits = RecordLimits(
         table.most_reports, True, max_batch_bytes, windowing, fewest_new if fewest_new > 1 else 0
     )

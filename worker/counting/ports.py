@@ -3,20 +3,21 @@
 `worker.kafka` and `worker.store.redis` implement them. The tests have implementations in memory.
 """
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ldp.snapshot import Message, Period, Row, Snapshot
+from ldp.snapshot import Message, Period, Received, Row, Snapshot
 from worker.counting.columns import Batch
 from worker.counting.head import Head
 from worker.counting.lateness import Late
 from worker.counting.rules import Rule
 
+Read = TypeVar("Read")
 CLAIMED = "claimed"
 """Metadata of a Kafka offset that a claim committed before counting began."""
 COUNTED = "counted"
@@ -268,8 +269,11 @@ class SnapshotProducer(HeadReader, Protocol):
     def publish(self, sequence: int, messages: Sequence[Message], rows: Sequence[Row] = ()) -> None:
         """Publishes a snapshot in one transaction, or raises `Unavailable`."""
 
-    def newest(self, name: str) -> Sequence[Snapshot]:
-        """Returns the newest snapshot of a stream or part, and its `late`."""
+    def newest(self, begin: str, read: Callable[[Received], Read]) -> Read | None:
+        """Reads the newest messages whose keys begin so; None if some are missing.
+
+        ``read`` raises `Incomplete` while messages are missing.
+        """
 
     def rows(self) -> Sequence[bytes]:
         """Returns the keys of the stream's rows on the topic; can take minutes."""

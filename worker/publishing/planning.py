@@ -1,7 +1,7 @@
 """Plans the next snapshot from a cut of the store and the newest head."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import ldp
 from ldp.consistency import METHODS
@@ -15,6 +15,7 @@ from worker.counting.ports import StateLost
 from worker.publishing import window_progress
 from worker.publishing.recorded import Counted, Recorded
 from worker.publishing.release import Counts, Release
+from worker.publishing.released_cells import Key
 from worker.publishing.rows import RowTopic
 from worker.publishing.stored_cut import StoredCut
 from worker.publishing.window_progress import Due, WindowProgress
@@ -63,8 +64,8 @@ class Plan:
         windows: the window progress of the cut; None without windows.
         cut: the cut as the next head records it.
         reports: the number of reports in the cut.
-        release: fingerprint -> the counts to publish; None for all.
-        late: fingerprint -> the part of them that is in no window.
+        release: document and segment -> the counts to publish; None for all.
+        changed: documents and segments whose released counts are not on the topic.
     """
 
     head: Head
@@ -73,8 +74,8 @@ class Plan:
     windows: WindowProgress | None
     cut: Cut
     reports: int
-    release: Mapping[str, Release] | None = None
-    late: Mapping[str, Counts] | None = None
+    release: Mapping[Key, Release] | None = None
+    changed: Collection[Key] = ()
 
     @classmethod
     def of(
@@ -169,7 +170,7 @@ class Plan:
     def released(self) -> int:
         """The number of reports to publish."""
         release = self.release
-        return self.reports if release is None else sum(each.counts.n for each in release.values())
+        return self.reports if release is None else sum(each.shown.counts.n for each in release.values())
 
     def due(self, written: Mapping[Period, Written]) -> list[Due]:
         """Returns windows that become final, and open windows that changed.
@@ -197,9 +198,8 @@ class Plan:
     @property
     def without_window(self) -> list[Due]:
         """The window `late`, if it has reports and the stream has windows."""
-        if self.late is None or not self.cut.progress or not any(own.n for own in self.late.values()):
-            return []
-        return [Due(LATE, complete=not self.cut.gaps)]
+        late = any(own.shown.late.n for own in (self.release or {}).values())
+        return [Due(LATE, complete=not self.cut.gaps)] if late and self.cut.progress else []
 
     def counted(self, window: Period = ALL_TIME) -> Counted:
         """Returns the counts of a period to publish."""
@@ -207,11 +207,13 @@ class Plan:
         if self.release is None:
             return Counted(fleet, self.stored.totals(start, end), window)
         if start is None or end is None:
-            shown = self.late if window == LATE else {name: own.counts for name, own in self.release.items()}
-            return Counted(fleet, _cells(shown or {}), window, supports=True)
-        found = {name: own.window(start, end) for name, own in self.release.items()}
-        cells = _cells({name: counts for name, (counts, _) in found.items()})
-        return Counted(fleet, cells, window, withheld={name: n for name, (_, n) in found.items()})
+            shown = {key: own.shown for key, own in self.release.items()}
+            counts = {key: own.late if window == LATE else own.counts for key, own in shown.items()}
+            return Counted(fleet, _cells(counts), window, supports=True)
+        found = {key: own.window(start, end) for key, own in self.release.items()}
+        left = _cells({key: replace(counts, n=n) for key, (counts, n) in found.items()})
+        cells = _cells({key: counts for key, (counts, _) in found.items()})
+        return Counted(fleet, cells, window, withheld=Counted(fleet, left))
 
     def written(self, due: Due) -> Written:
         """Returns the version of a window's contents."""
@@ -225,8 +227,12 @@ class Plan:
         return due.complete and not self.cut.uncounted
 
 
-def _cells(counts: Mapping[str, Counts]) -> dict[str, dict[str, Cell]]:
-    return {name: {"": Cell(own.n, own.vector)} for name, own in counts.items()}
+def _cells(counts: Mapping[Key, Counts]) -> dict[str, dict[str, Cell]]:
+    found = dict[str, dict[str, Cell]]()
+    for (name, segment), own in counts.items():
+        if own.n:
+            found.setdefault(name, {})[segment] = Cell(own.n, own.vector)
+    return found
 
 
 def closed(listed: Mapping[str, Closed]) -> dict[str, int]:

@@ -9,23 +9,24 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NoReturn
 
 import numpy as np
 
 import ldp
 from ldp.fleet import FleetEstimate
-from ldp.snapshot import Period, Snapshot, part_of
+from ldp.snapshot import Period, assemble
 from worker.counting.changed import NEW_NAME
 from worker.counting.claim import foreign, peek
 from worker.counting.head import Head
 from worker.counting.ports import Events, SnapshotProducer, StateLost, StateReader, Unavailable
-from worker.publishing import stored_cut, taking
+from worker.publishing import release, released_cells, stored_cut, taking
 from worker.publishing.comparing import Comparer
 from worker.publishing.planning import Content, Plan, Written, closed
 from worker.publishing.recommender import Recommender
 from worker.publishing.recorded import Recorded, queries_of
-from worker.publishing.release import Counts
+from worker.publishing.release import Counts, Rest, Shown
 from worker.publishing.releasing import Published, releasing
 from worker.publishing.stored_cut import StoredCut
 from worker.publishing.taking import Taken
@@ -228,27 +229,26 @@ class Publisher:
         """Returns the published counts, or None if the messages do not show them.
 
         After a take-over they are read from the snapshot topic, where they were published together with the head.
-        Without a limit, the messages of several documents do not have the newest counts of each.
+        Without a limit, only the messages of a single document show its newest counts.
         """
         if self._published is not None:
             return self._published
-        total, late = dict[str, Counts](), dict[str, Counts]()
-        documents = {document.fingerprint.hex(): document for document in self._fleet.documents}
-        several = len(head.documents) > 1
-        if several and head.released is None and head.reports:
-            return None
-        for name in head.documents if head.reports else ():
-            document = documents[name]
-            part = part_of(document.name, document=name) if several else document.name
-            if not head.counted[name]:
-                continue
-            newest = self._snapshot_producer.newest(part)
-            if not newest or newest[0].sequence != head.sequence:
+        name, producer = self._fleet.name, self._snapshot_producer
+        if not head.reports:
+            self._published = {}
+        elif head.released is not None:
+            read = partial(released_cells.assemble, name, head.counted)
+            self._published = producer.newest(f"{name}@", read) or self._demand_newest(head)
+        else:
+            documents = [one for one in self._fleet.documents if one.fingerprint.hex() in head.documents]
+            if len(documents) > 1 or documents[0].segment is not None:
+                return None
+            newest = producer.newest(f"{name}/", partial(assemble, name))
+            if newest is None or newest.sequence != head.sequence:
                 self._demand_newest(head)
-            total[name], *others = (_supports(one) for one in newest)
-            # without windows, `late` would equal all time and is not published
-            late |= {name: others[0]} if others else {} if head.progress else {name: total[name]}
-        self._published = Published(total, late)
+            counts = Counts(newest.reports, newest.estimate().known_counts().astype(np.int64))
+            rest = Rest(0, head.offsets, release.lost_offsets(head.gaps))
+            self._published = {(documents[0].fingerprint.hex(), ""): Shown(counts, counts, rest)}
         return self._published
 
     def _demand_newest(self, head: Head) -> NoReturn:
@@ -337,10 +337,8 @@ class Publisher:
         # Step 10.
         self._taken_over = None
         self._head = Head.of(taken.snapshot)
-        self._published = None
-        if plan.release is not None and plan.late is not None:
-            total = {name: each.counts for name, each in plan.release.items()}
-            self._published = Published(total, plan.late)
+        released = plan.release
+        self._published = None if released is None else {key: own.shown for key, own in released.items()}
         self._heard = self._clock()
         if taken.estimate is not None:
             self._written |= {one.period: plan.written(one) for one in due}
@@ -367,7 +365,3 @@ class Publisher:
         self._written.clear()
         self._parts = {}
         self._snapshot_producer.close()
-
-
-def _supports(snapshot: Snapshot) -> Counts:
-    return Counts(snapshot.reports, snapshot.estimate().known_counts().astype(np.int64))

@@ -96,14 +96,14 @@ class Counted:
         cells: the counts; documents without counts can be absent.
         window: the period.
         supports: whether the counts are supports of values instead of states of the oracle.
-        withheld: fingerprint -> reports of the period that are not released; None without a limit.
+        withheld: the numbers of reports of the period that are not released; None without a limit.
     """
 
     fleet: ldp.Fleet
     cells: Cells
     window: Period = Period()  # noqa: RUF009  # frozen
     supports: bool = False
-    withheld: Mapping[str, int] | None = None
+    withheld: Self | None = None
 
     @property
     def n(self) -> int:
@@ -132,9 +132,7 @@ class Counted:
 
     def left_out(self, part: Part | None = None) -> int | None:
         """Returns the number of reports that are not released, also of a part."""
-        documents = self.fleet.documents if part is None else part.fleet.documents
-        own = self.withheld
-        return None if own is None else sum(own[document.fingerprint.hex()] for document in documents)
+        return None if self.withheld is None else self.withheld.reports(part)
 
     def estimate(self, part: Part | None = None) -> ldp.Estimate | FleetEstimate:
         """Returns the estimate for the stream or a part, which must have reports.

@@ -7,15 +7,18 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
+
 import ldp
 from ldp import snapshot
 from ldp.consistency import METHODS
 from ldp.fleet import FleetEstimate
 from ldp.snapshot import ALL_TIME, LATE, Cut, Message, Period, Recommended, Row, Snapshot
 from worker.counting.head import named
-from worker.publishing import window_progress
+from worker.publishing import released_cells, window_progress
 from worker.publishing.planning import Content, Plan
 from worker.publishing.recorded import Counted, Part
+from worker.publishing.release import Counts, Shown
 from worker.publishing.window_progress import Due
 
 Estimated = ldp.Estimate | FleetEstimate
@@ -31,7 +34,8 @@ class Taken:
         rows: records for the topic of rows.
         estimate: the estimate of all time; None for a head without a snapshot.
         finals: the complete windows that become final, with their estimates.
-        parts: part -> number of reports that its newest messages of all time contain, 0 without messages.
+        parts: part -> number of reports that its newest messages of all time contain, 0 without messages; likewise
+            those of `late`.
         rest_ratio: share of the reports with a segment that count in a rest; None without such reports.
     """
 
@@ -53,7 +57,7 @@ def announce(plan: Plan, content: Content, lineage: str) -> Taken:
         cut = replace(cut, progress=head.progress, reached=head.reached)
     origin = named(fleet, lineage)
     taken = snapshot.announce(fleet, cut, head.sequence + 1, origin, uuid4().hex, published=_now())
-    return Taken(taken, snapshot.encode(taken))
+    return Taken(taken, snapshot.encode(taken) + _released(plan, taken.identity))
 
 
 def take(
@@ -98,7 +102,7 @@ def take(
     messages = snapshot.encode(taken) + snapshot.delete_window(taken, taken.window, former)
     sent, finals = [*planned.of(taken), *planned.stale], list[tuple[Period, Estimated]]()
     published = _Parts(plan, content, _of_part(of, plan, cut), taken, dict(parts), heartbeat)
-    messages += published.of_all_time(counted)
+    messages += published.of_all_time(counted) + _released(plan, taken.identity)
     for one in (*plan.without_window, *due):
         heartbeat()
         counted, is_complete = plan.counted(one.period), plan.is_complete(one)
@@ -174,20 +178,18 @@ class _Parts:
         """Returns the messages of parts with enough new reports.
 
         A part that this publisher never published loses messages of other methods, and if it has too few reports, all.
-        With a limit of increments, the documents are in each snapshot: the next publisher reads them.
+        With a limit of increments, each increment is enough.
         """
         messages = list[Message]()
         for part in self.plan.recorded.parts:
             n, before, methods = counted.reports(part), self.reports.get(part.name), self._methods(part)
-            fewest = (
-                1 if self.plan.release is not None and part.segment is None else self.content.parts_fewest
-            )
+            fewest, limited = self.content.parts_fewest, self.plan.release is not None
             if n < fewest:
                 if before is None:
                     messages += self._delete(part, ALL_TIME, METHODS)
                     messages += [Message(f"{part.name}/head", snapshot.JSON, b"", self.taken.identity)]
                 self.reports[part.name] = 0
-            elif not before or n >= before + fewest or fewest == 1:
+            elif not before or (n > before if limited else n >= before + fewest or fewest == 1):
                 former = [method for method in METHODS if method not in methods] if before is None else ()
                 estimate = counted.estimate(part)
                 messages += self._delete(part, ALL_TIME, former)
@@ -199,11 +201,12 @@ class _Parts:
         return messages
 
     def of_window(self, counted: Counted, complete: bool) -> list[Message]:
-        """Returns the messages of a final window's parts, and of `late`."""
+        """Returns the messages of parts in a final window, or new ones in `late`."""
         window, messages = counted.window, list[Message]()
         for part in self.plan.recorded.parts if window.final or window == LATE else ():
-            fewest = 1 if window == LATE else self.content.parts_fewest
-            if counted.reports(part) >= fewest:
+            n, name = counted.reports(part), f"{part.name}/{window.place}"
+            if n >= self.content.parts_fewest and (window != LATE or n != self.reports.get(name)):
+                self.reports |= {name: n} if window == LATE else {}
                 what = {
                     "methods": self._methods(part),
                     "part": part.name,
@@ -224,6 +227,19 @@ class _Parts:
 
     def _delete(self, part: Part, window: Period, methods: Iterable[str]) -> list[Message]:
         return snapshot.delete_part(self.taken, part.name, window, methods)
+
+
+def _released(plan: Plan, identity: str) -> list[Message]:
+    """Returns the messages with the released counts, for the next publisher."""
+    fleet, release = plan.recorded.fleet, plan.release
+    changed = {} if release is None else {key: release[key].shown for key in plan.changed}
+    if release is None and plan.head.released is not None:  # the limit ended
+        totals = plan.stored.totals()
+        for document in fleet.documents:
+            none = Counts(0, np.zeros(document.oracle.domain_size, np.int64))
+            name = document.fingerprint.hex()
+            changed |= {(name, segment): Shown(none, none) for segment in ("", *totals.get(name, ()))}
+    return [m for key, own in changed.items() for m in released_cells.encode(fleet.name, key, own, identity)]
 
 
 def _take_rounded(fleet: ldp.Fleet, **given: Any) -> Snapshot:

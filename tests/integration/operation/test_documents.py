@@ -130,3 +130,32 @@ def test_segments_are_published_and_can_be_declared_later(kafka, redis_url, tmp_
         shown = run("watch", "--config", more, "--stream", f"{world.name}:US:4.3", "--once", "--json")
         assert json.loads(shown.stdout)["head"]["reports"] == 12
         assert worker.terminate() == 0
+
+
+def test_the_next_publisher_continues_from_the_released_counts_of_segments(kafka, redis_url, tmp_path):
+    with World(kafka, redis_url, tmp_path, partitions=2, **TABLE, segment="country") as world:
+        stream = world.stream
+        few = world.configure("few", segments=["DE"], snapshots={"fewest_new": 10, "parts_fewest": 1})
+
+        def put(segment, records):
+            reports = stream.oracle.perturb([0] * records)
+            for i in range(records):
+                world.put(frames.encode(stream, reports[i : i + 1], segment), i % 2)
+            world.producer.flush()
+
+        def published():
+            newest = world.snapshots.newest()
+            return newest and (newest.reports, dict(newest.cut.segments), newest.cut.hidden)
+
+        worker = world.launch(few)
+        put("DE", 10)
+        put("FR", 9)
+        until(lambda: world.totals()["accepted"] == 19, "reports counted")
+        until(lambda: published() == (10, {"DE": 10}, 0), "the released segment")
+        for segment, records, due in (("FR", 1, (20, {"DE": 10}, 10)), ("DE", 10, (30, {"DE": 20}, 10))):
+            assert worker.terminate() == 0
+            worker = world.launch(few)  # it reads the released counts from the snapshot topic
+            put(segment, records)
+            until(lambda due=due: published() == due, "the next increment")
+        assert worker.terminate() == 0
+        assert json.loads(run("audit", "--config", few, "--json").stdout)["verdict"] == "equal"

@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp.frames import VERDICTS
-from ldp.snapshot import ALL_TIME, Message, Row, Snapshot
-from ldp.snapshot.assembling import assemble_released
+from ldp.snapshot import ALL_TIME, Message, Received, Row
 from tests.support.memory.world import Counted, World
 from worker.counting.columns import Batch
 from worker.counting.head import Head
 from worker.counting.lateness import Late
-from worker.counting.ports import Unavailable
+from worker.counting.ports import Read, Unavailable
 from worker.counting.rejections import UNREADABLE
 
 
@@ -78,8 +77,8 @@ class MemorySnapshotProducer:
             raise Unavailable("a transaction is open")
         return world.heads[-1] if world.heads else Head()
 
-    def newest(self, name: str) -> list[Snapshot]:
-        return assemble_released(name, self.world.received)
+    def newest(self, begin: str, read: Callable[[Received], Read]) -> Read | None:
+        return read(self.world.received)
 
     def recount(self, head: Any, offsets: Mapping[int, int], gaps: Any) -> list[Counted]:
         """Recounts the logs up to some offsets, by a head's rules."""
@@ -99,6 +98,10 @@ class MemorySnapshotProducer:
     def released(self, head: Any, counted: Sequence[Counted]) -> Callable[..., Any]:
         """Returns the released counts of a window, of all time, or of `late`, from only the log and the head."""
         world, record = self.world, head.get("released")
+        rest: Any = {"closed": 0, "offsets": {}, "lost": 0}
+        for key, (_, value) in world.received.items():
+            if key.endswith("/released") and value:
+                rest = json.loads(value)["rest"]
 
         def summed(parts: Sequence[Counted]) -> dict[tuple[int, int], Any]:
             named = {pane for c in parts for pane in c.panes.counts}
@@ -118,7 +121,6 @@ class MemorySnapshotProducer:
                     if start <= a and b <= end and c.sum() >= needed(b)
                 ]
                 return sum(within, np.array(zero))
-            (rest,) = record["rest"]
             gaps = world.rest_gaps.setdefault(json.dumps(rest), head["gaps"])
             then = self.recount(head, {int(p): at for p, at in rest["offsets"].items()}, gaps)
             total = sum((np.array(c.state) for c in then), np.array(zero))
@@ -158,6 +160,8 @@ class MemorySnapshotProducer:
         last, cut = world.snapshots[-1] if world.snapshots else (0, {})
         assert sequence == head["sequence"] == last + 1, "the sequence has a gap"
         assert all(offsets.get(p, -1) >= offset for p, offset in cut.items()), "a snapshot went back"
+        marked = [(m.key, (dict(m.headers(sequence)), m.body)) for m in messages if m.window.start is None]
+        world.received |= dict(marked)
         counted = self.recount(head, offsets, head["gaps"])
         reports = sum(c.reports for c in counted)
         bodies = [json.loads(m.body) for m in messages if m.key.endswith("/base") and m.body]
@@ -174,7 +178,8 @@ class MemorySnapshotProducer:
                 "what was published was judged otherwise"
             )
         assert head["complete"] == (not head["uncounted"] and not head["gaps"])
-        assert {m.snapshot for m in messages if m.window == ALL_TIME} == {head["snapshot"]}
+        marks = {m.snapshot for m in messages if m.window == ALL_TIME and "/released" not in m.key}
+        assert marks == {head["snapshot"]}
         late = "released" in head and bool(head.get("windows")) and bool(sum(released("late")))
         assert [body["window"]["name"] for body in bodies].count("late") == late
         for body in bodies:
@@ -192,11 +197,6 @@ class MemorySnapshotProducer:
             assert body["reports"] == n
             np.testing.assert_allclose(body["frequencies"], (support / n - q) / (p - q), atol=1e-12)
         world.snapshots.append((sequence, offsets))
-        if bodies:
-            marked = [
-                (m.key, (dict(m.headers(sequence)), m.body)) for m in messages if m.window.start is None
-            ]
-            world.received = dict(marked)
         world.heads.append(Head.parse(head))
 
     def close(self) -> None:

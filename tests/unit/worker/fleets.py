@@ -14,8 +14,7 @@ import numpy as np
 
 import ldp
 from ldp import frames
-from ldp.snapshot import Incomplete, Message, Snapshot, assemble, assemble_window
-from ldp.snapshot.assembling import assemble_released
+from ldp.snapshot import Incomplete, Message, Received, Snapshot, assemble, assemble_window
 from worker.audit.comparison import Newest, assess
 from worker.audit.parsing import by_fingerprint
 from worker.audit.published import Compared
@@ -29,7 +28,7 @@ from worker.counting.documents import Document
 from worker.counting.head import Head
 from worker.counting.lineage import lineage_of
 from worker.counting.partition_state import PartitionState
-from worker.counting.ports import Metadata, StoredPartition
+from worker.counting.ports import Metadata, Read, StoredPartition
 from worker.counting.rules import RecordLimits, RequestedRule, Rule, Status
 from worker.counting.windows import Windowing
 from worker.observe.events import StreamEvents
@@ -184,11 +183,11 @@ class Fleet:
         value = self.topic.get("fleet/head", ({}, b""))[1]
         return Head.read(value, "fleet") if value else Head()
 
-    def newest(self, name: str) -> list[Snapshot]:
+    def newest(self, begin: str, read: Callable[[Received], Read]) -> Read | None:
         try:
-            return assemble_released(name, self.topic)
+            return read(self.topic)
         except Incomplete:
-            return []
+            return None
 
     def rows(self) -> list[bytes]:
         return []

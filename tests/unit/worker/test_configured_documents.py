@@ -270,17 +270,6 @@ def test_parts(tmp_path):
             snapshots(wrong)
 
 
-def test_published_counts_of_segments_cannot_be_limited():
-    def limited(fewest, segment):
-        table = f'[snapshots]\nfewest_new = {fewest}\n[[streams]]\nname = "s"\ntopic = "r"\n{INLINE}'
-        return parse(table + (f'segment = "{segment}"\n' if segment else ""))
-
-    with pytest.raises(ConfigError, match=r"snapshots\.fewest_new is 20; the published counts"):
-        limited(20, "country")
-    assert limited(20, None).streams[0].configured.limits.fewest_new == 20
-    assert limited(1, "country").streams[0].stream.segment == "country"
-
-
 def test_the_example_of_the_reference_is_a_configuration(tmp_path):
     ((_, block),) = every_block("reference/configuration-streams")
     streams = [replace(each, segment="country:app") for each in (OLD, NEW, COLLIDING[0])]

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ldp.snapshot import Released, Rest
+from ldp.snapshot import Released
 from worker.counting.windows import Pane
 from worker.publishing import release
-from worker.publishing.release import Counts, Cut
+from worker.publishing.release import Counts, Cut, Shown
 
 REPORTS, PANE = 240, 10
 WINDOWS = ((10, 10), (20, 10), (30, 30))  # lengths and hops
@@ -34,8 +34,8 @@ class History:
         self.merged = self.evicted = 0  # the end of bounded panes, and of those that partitions have merged
         self.closed = dict.fromkeys(WINDOWS, 0)
         self.offsets = dict.fromkeys(range(partitions), 0)
-        self.head = Released(0, (), (Rest(0, {}),))
-        self.published = self.late = self.counts([])
+        self.head = Released(0, ())
+        self.published = Shown(self.counts([]), self.counts([]))
         self.vectors: list[Any] = []  # distinct published vectors
         self.shown: dict[tuple[int, int], Any] = {}
 
@@ -89,11 +89,11 @@ class History:
         if (
             not lost
         ):  # otherwise the transaction was aborted, and the next publisher continues from the former head
-            self.head, self.published, self.late = done.head, done.counts, self.late + done.rest
+            self.head, self.published = done.head, done.shown
             self._show(done)
 
     def _show(self, done: Any) -> None:
-        self.vectors += [done.counts.vector, self.late.vector]
+        self.vectors += [done.shown.counts.vector, done.shown.late.vector]
         for (length, hop), closed in self.closed.items():
             for start in range(0, 900, hop):
                 if closed < start + length <= min(done.head.closed, *self.line) and start >= self.evicted:
@@ -147,13 +147,13 @@ def test_every_combination_of_published_vectors_covers_m_reports() -> None:
     for seed in range(1000):
         made = history(seed)
         assert smallest_class(made.vectors) >= made.least, seed
-        assert (made.late.vector == (made.published - made.in_windows()).vector).all(), seed
-        late += bool(made.late.n)
+        assert (made.published.late.vector == (made.published.counts - made.in_windows()).vector).all(), seed
+        late += bool(made.published.late.n)
         shown += len(np.unique(np.array(made.vectors), axis=0))
         # the only waiting reports are open panes and at most m - 1 reports
         done = release.release(made.head, made.published, made.cut(), made.fewest, lambda states: states)
         waiting = [n for pane, n in ((p, c.n) for p, c in done.panes.items()) if pane.end > done.head.closed]
-        assert len(made.placed) - done.counts.n - sum(waiting) <= made.fewest - 1, seed
+        assert len(made.placed) - done.shown.counts.n - sum(waiting) <= made.fewest - 1, seed
     assert shown > 10_000
     assert late > 500
 
@@ -176,27 +176,28 @@ def _small_panes(*given: Any) -> Any:
     return release.release(before, published, cut, 1, support)
 
 
-def _open_panes(before: Released, published: Counts, cut: Cut, *given: Any) -> Any:
+def _open_panes(before: Released, published: Shown, cut: Cut, *given: Any) -> Any:
     """Mutant: the counts of all time contain open panes."""
-    return replace(release.release(before, published, cut, *given), counts=cut.total)
+    done = release.release(before, published, cut, *given)
+    return replace(done, shown=replace(done.shown, counts=cut.total))
 
 
-def _small_rest(before: Released, published: Counts, cut: Cut, *given: Any) -> Any:
+def _small_rest(before: Released, published: Shown, cut: Cut, *given: Any) -> Any:
     """Mutant: the rest is released whatever its size."""
     done, counts = release.release(before, published, cut, *given), cut.total
     for pane, own in cut.panes.items():
         counts = counts - own if pane.end > done.head.closed else counts
-    return replace(done, counts=counts)
+    return replace(done, shown=replace(done.shown, counts=counts))
 
 
-def _merged_panes(before: Released, published: Counts, cut: Cut, *given: Any) -> Any:
+def _merged_panes(before: Released, published: Shown, cut: Cut, *given: Any) -> Any:
     """Mutant: a pane closed as bounded is decided although a partition still fills it."""
     return release.release(
         before, published, replace(cut, closed=max(cut.closed, cut.merged), merged=0), *given
     )
 
 
-def _changed_m(before: Released, published: Counts, cut: Cut, fewest: int, support: Any) -> Any:
+def _changed_m(before: Released, published: Shown, cut: Cut, fewest: int, support: Any) -> Any:
     """Mutant: a later m decides panes again."""
     done = release.release(before, published, cut, fewest, support)
     return replace(done, head=replace(done.head, fewest=((0, fewest),)))
@@ -204,7 +205,8 @@ def _changed_m(before: Released, published: Counts, cut: Cut, fewest: int, suppo
 
 def _small_late(*given: Any) -> Any:
     """Mutant: `late` shows a rest of any size."""
-    return replace(release.release(*given), rest=_small_panes(*given).rest)
+    done = release.release(*given)
+    return replace(done, shown=replace(done.shown, late=_small_panes(*given).shown.late))
 
 
 MUTANTS = [_small_panes, _open_panes, _small_rest, _merged_panes, _changed_m, _small_late]
@@ -226,8 +228,8 @@ def test_panes_that_a_partition_has_merged_are_not_decided_when_all_close_them()
     """The counts of the pane that ends at 20 are in the rest, in part or as a whole."""
     one = Counts(3, np.array([3, 0]))
     cut = Cut({0: 9}, one + one, {Pane(20, 10): one}, closed=30, merged=20)
-    done = release.release(Released(0, (), (Rest(0, {}),)), one - one, cut, 3, lambda states: states)
-    assert (done.head.closed, done.head.fewest, done.counts.n) == (30, ((0, None), (20, 3)), 6)
+    done = release.release(Released(0, ()), Shown(one - one, one - one), cut, 3, lambda states: states)
+    assert (done.head.closed, done.head.fewest, done.shown.counts.n) == (30, ((0, None), (20, 3)), 6)
 
 
 def test_lost_reports_do_not_count_as_new_ones() -> None:
@@ -236,8 +238,8 @@ def test_lost_reports_do_not_count_as_new_ones() -> None:
     def counts(*of: int) -> Counts:
         return Counts(len(of), np.bincount(of, minlength=8))
 
-    head, published = Released(0, (), (Rest(0, {}),)), counts()
+    head, published = Released(0, ()), Shown(counts(), counts())
     for of, shown in (([0, 1], 2), ([0, 1, 2, 3], 4), ([3], 4), ([3, 4, 5, 6], 4), ([3, 4, 5, 6, 7, 0], 6)):
         done = release.release(head, published, Cut({}, counts(*of), {}), 2, lambda states: states)
-        head, published = done.head, done.counts
-        assert published.n == shown
+        head, published = done.head, done.shown
+        assert published.counts.n == shown

@@ -1,14 +1,16 @@
 """The release rule for several documents: published counts of each change by at least m reports."""
 
+import json
 import random
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 import ldp
-from ldp.snapshot import LATE, Incomplete
+from ldp.snapshot import LATE, Incomplete, chunks
 from tests.unit.worker.fleets import SECOND, Fleet
 from tests.unit.worker.test_release_rule import smallest_class
 from worker.counting.ports import StateLost
@@ -16,21 +18,42 @@ from worker.counting.rules import Status
 
 REPORTS = 160
 LABELS = [f"report {i}" for i in range(REPORTS)]
-DOCUMENTS = tuple(ldp.Stream("fleet", ldp.GRR(epsilon, REPORTS), LABELS) for epsilon in ("1", "2", "3"))
+DOCUMENTS = tuple(
+    ldp.Stream("fleet", ldp.GRR(epsilon, REPORTS), LABELS, segment=segment)
+    for epsilon, segment in (
+        ("1", None),
+        ("2", None),
+        ("3", None),
+        ("2", "country:app"),
+        ("3", "country:app"),
+    )
+)
 NAMES = [document.fingerprint.hex() for document in DOCUMENTS]
+SEGMENTS = ("US:1", "DE:1", "US:9", "DE:1", "DE:1", "FR:1")  # the cells US:1, DE:~, US:~ and ~
 
 
 class Marked(Fleet):
     """A fleet in which each report has another label, so that a vector shows which reports it covers."""
 
-    def __init__(self, fewest_new: int, documents: int = 2, windows: bool = True, **content: Any) -> None:
-        super().__init__(DOCUMENTS[:documents], fewest_new, windows, methods=("base",), **content)
+    def __init__(
+        self,
+        fewest_new: int,
+        documents: int = 2,
+        windows: bool = True,
+        of: Sequence[ldp.Stream] = DOCUMENTS,
+        **content: Any,
+    ) -> None:
+        self.documents = of[:documents]
+        super().__init__(self.documents, fewest_new, windows, methods=("base",), **content)
+        self.content |= {"parts_methods": ("base",)}
+        self.record(segments={"US:1": Status(), "DE": Status()})
         self.configured = [*reversed(DOCUMENTS)]
         self.restart()
 
     def mark(self, document: ldp.Stream, time: int, partition: int = 0) -> None:
-        if len(self.sent) < REPORTS:
-            self.count(partition, document, len(self.sent), time)
+        if (at := len(self.sent)) < REPORTS:
+            segment = "" if document.segment is None else SEGMENTS[at * at % 31 % len(SEGMENTS)]
+            self.count(partition, document, at, time, segment)
 
     def covered(self, name: str = "fleet", window: tuple[str, int | None] | None = None) -> Any:
         """Returns the reports that a published vector covers, or None."""
@@ -39,9 +62,8 @@ class Marked(Fleet):
         except Incomplete:
             return None
         of = {f"fleet@{each.fingerprint.hex()}": [each] for each in DOCUMENTS}.get(name, DOCUMENTS)
-        reports = {one["fingerprint"]: one["reports"] for one in taken.documents} or {
-            of[0].fingerprint.hex(): taken.reports
-        }
+        reports = {one["fingerprint"]: one["reports"] for one in taken.documents}
+        reports = reports or {taken.fingerprint: taken.reports}
         scaled = taken.reports * taken.bodies["base"].frequencies
         for document in of:
             p, q = float(document.oracle.p), float(document.oracle.q)
@@ -52,15 +74,19 @@ class Marked(Fleet):
 
     def vectors(self) -> list[Any]:
         """Returns all vectors that are on the topic now."""
-        names = ["fleet", *(f"fleet@{name}" for name in NAMES)]
+        segments = [f"fleet:{segment}" for segment in ("US", "US:1", "DE")]
+        names = ["fleet", *(f"fleet@{name}" for name in NAMES), *segments]
         windows = {tuple(key.split("/")[1:3]) for key in self.keys if "s/" in key and "1s" in key}
         places: list[Any] = [None, (LATE.name, None), *((name, int(start)) for name, start in windows)]
-        return [shown for n in names for w in places if (shown := self.covered(n, w)) is not None]
+        found = [shown for n in names for w in places if (shown := self.covered(n, w)) is not None]
+        counts = [key for key in self.keys if "/released/" in key]  # for the next publisher
+        types = {key: self.topic[key][0]["content-type"].decode() for key in counts}
+        return found + [chunks.read(types[key], self.topic[key][1]).astype(int) for key in counts]
 
 
-def turn(world: Marked, rng: random.Random, second: int, documents: int) -> None:
+def turn(world: Marked, rng: random.Random, second: int) -> None:
     for _ in range(rng.choice((0, 3, 12))):
-        document = rng.choices(DOCUMENTS[:documents], [8, 2, 1][:documents])[0]
+        document = rng.choices(world.documents, [8, 2, 1][: len(world.documents)])[0]
         time = max(0, second - rng.choice((0, 0, 0, 0, 3))) * SECOND + rng.randrange(1000)
         world.mark(document, time, rng.randrange(2))
     world.tick()
@@ -70,31 +96,41 @@ def turn(world: Marked, rng: random.Random, second: int, documents: int) -> None
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("windows", [True, False])
-def test_every_combination_of_published_vectors_covers_m_reports(seed: int, windows: bool) -> None:
+@pytest.mark.parametrize("of", [DOCUMENTS, DOCUMENTS[3:2:-1] + DOCUMENTS[:1] + DOCUMENTS[4:]])
+def test_every_combination_of_published_vectors_covers_m_reports(
+    seed: int, windows: bool, of: Sequence[ldp.Stream]
+) -> None:
     rng = random.Random(seed)
     m, documents = rng.choice((2, 3, 5)), rng.choice((1, 2))
-    world, vectors = Marked(m, documents, windows, parts_fewest=rng.choice((1, 7))), list[Any]()
+    world, vectors = Marked(m, documents, windows, of, parts_fewest=rng.choice((1, 7))), list[Any]()
     world.tick()
     for second in range(1, 24):
         if second == 12:  # a document is added while the limit is in force
-            documents += 1
-            world.add(DOCUMENTS[documents - 1])
-        turn(world, rng, second, documents)
+            world.add(of[documents])
+            world.documents = of[: documents + 1]
+        turn(world, rng, second)
         vectors += world.vectors()
+        assert second % 6 or not world.document["reports"] or world.audit().difference is None
     if vectors:
         assert smallest_class(np.unique(np.array(vectors), axis=0)) >= m
-    reports = {one["fingerprint"]: one["reports"] for one in world.document["documents"]}
-    waiting = Counter(one.document.fingerprint.hex() for one in world.sent)
+    cells = {"US:1": "US:1", "US:9": "US:~", "DE:1": "DE:~", "FR:1": "~", "": ""}
+    waiting = Counter[tuple[str, str]]()
+    for one in world.sent:
+        waiting[one.document.fingerprint.hex(), cells[one.segment]] += 1
     closed = world.document.get("released", {"closed": 0})["closed"]
     assert closed >= min(state.windows.closed for state in world.states) // SECOND * SECOND - SECOND * windows
     for one in world.sent:
-        waiting[one.document.fingerprint.hex()] -= one.pane is not None and one.pane >= closed
-    assert all(n - reports.get(name, 0) < m for name, n in waiting.items())
+        waits = one.pane is not None and one.pane >= closed
+        waiting[one.document.fingerprint.hex(), cells[one.segment]] -= waits
+    records = {key: value for key, (_, value) in world.topic.items() if key.endswith("/released") and value}
+    shown = {key: json.loads(value)["reports"]["all"] for key, value in records.items()}
+    left = {key: n - shown.get(f"fleet@{':'.join(key)}/released", 0) for key, n in waiting.items()}
+    assert max(left.values()) < m
     assert world.audit().difference is None
 
 
 def test_a_publisher_that_takes_over_reads_the_counts_of_each_document() -> None:
-    world = Marked(3)
+    world = Marked(3, parts_fewest=1)
     world.tick()
     for second in range(1, 9):
         for partition in range(2):
@@ -123,7 +159,8 @@ def test_a_publisher_that_takes_over_reads_the_counts_of_each_document() -> None
     world.add(DOCUMENTS[2])
     world.mark(DOCUMENTS[2], 0)
     world.tick()
-    assert world.document["released"]["rest"][2] == {"closed": 0, "offsets": {}, "lost": 0}
+    assert len(world.document["documents"]) == 3
+    assert world.audit().difference is None
 
 
 def test_a_limit_begins_when_no_document_has_a_few_new_reports() -> None:
@@ -182,24 +219,43 @@ def test_a_document_that_the_messages_lack_stops_the_stream() -> None:
             world.mark(document, 0)
     world.tick()
     for key in world.keys:
-        if key.startswith(f"fleet@{NAMES[1]}/"):
+        if key.startswith(f"fleet@{NAMES[1]}:/"):
             world.topic[key] = {}, b""
     world.restart()
     with pytest.raises(StateLost, match="the messages of snapshot 1 are missing"):
         world.tick()
 
 
-def test_a_limit_refuses_segments() -> None:
-    sliced = ldp.Stream("fleet", ldp.GRR("1", 2), ["yes", "no"], segment="country")
-    world = Fleet([sliced], 3, windows=False)
-    world.configured = [sliced]
-    world.record(segments={"DE": Status()})
-    world.restart()
-    world.count(0, sliced, 0, 0, "DE")
+@pytest.mark.parametrize("named", [True, False])
+def test_a_limit_of_segments_begins_without_new_reports(named: bool) -> None:
+    """The messages of former snapshots do not show the counts of each segment."""
+    world = Marked(0, 1, False, DOCUMENTS[4:]) if named else Marked(0, 1, False)
+    for _ in range(4):
+        world.mark(world.documents[0], 0)
     world.tick()
-    error = "fewest_new cannot limit the published counts of segments, but DE is counted"
-    assert [(event, facts["error"]) for event, facts in world.told] == [("snapshot.retry", error)]
-    assert not world.messages
+    world.limit(3)
+    for _ in range(3):
+        world.mark(world.documents[0], 0)
+    world.restart()
+    world.tick()
+    assert world.document["reports"] == (4 if named else 7)
+    assert ("none new reports that name a segment" in str(world.told)) == named
+
+
+def test_a_limit_begins_with_the_first_reports_of_segments() -> None:
+    world = Marked(0, 1, False)
+    for _ in range(4):
+        world.mark(DOCUMENTS[0], 0)
+    world.tick()
+    world.add(DOCUMENTS[3])
+    world.documents = [DOCUMENTS[0], DOCUMENTS[3]]
+    world.limit(3)
+    for _ in range(40):
+        world.mark(DOCUMENTS[3], 0)
+    world.restart()
+    world.tick()
+    assert world.document["reports"] > 4
+    assert world.audit().difference is None
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -209,11 +265,11 @@ def test_limits_begin_and_end_while_a_stream_has_several_documents(seed: int) ->
     world = Marked(0, 2, parts_fewest=1)
     world.tick()
     for second in range(1, 8):
-        turn(world, rng, second, 2)
+        turn(world, rng, second)
     later = world.covered() == 0  # without a limit, a document can have a single report
     world.limit(3)
     for second in range(8, 24):
-        turn(world, rng, second, 2)
+        turn(world, rng, second)
         assert "released" not in world.document or world.audit().difference is None
         vectors += [
             shown for name in ("fleet", *places_of(world)) if (shown := world.covered(name)) is not None
@@ -221,7 +277,7 @@ def test_limits_begin_and_end_while_a_stream_has_several_documents(seed: int) ->
     assert "released" in world.document
     assert smallest_class(np.unique(np.array(vectors)[:, later], axis=0)) >= 3
     world.limit(0)
-    turn(world, rng, 24, 2)
+    turn(world, rng, 24)
     assert not any("/late/" in key for key in world.keys)
     assert world.document["reports"] == len(world.sent)
     assert world.audit().difference is None

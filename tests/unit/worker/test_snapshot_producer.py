@@ -1,10 +1,12 @@
 """Search for the head on a topic that is compacted meanwhile."""
 
 import itertools
+from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import ClassVar
 
+import numpy as np
 import pytest
 from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
@@ -17,6 +19,8 @@ from worker.counting.ports import StateLost, Unavailable
 from worker.kafka.client import quirks, reading, transactions
 from worker.kafka.client.transactions import TIMEOUT_SECONDS
 from worker.kafka.snapshots.producer import KafkaSnapshotProducer
+from worker.publishing import released_cells
+from worker.publishing.release import Counts, Rest, Shown
 from worker.service import publishing
 
 STREAM = ldp.Stream("s", ldp.GRR("1", 2))
@@ -350,23 +354,55 @@ def test_a_head_of_a_newer_version_is_never_skipped():
     assert looked([], {3: (b"s/head", NEWER), 5: (b"s/head", None)}) == (0, [0])
 
 
-@pytest.mark.parametrize("lates", [(), (1,), (1, 2)])
 @pytest.mark.parametrize("later", [0, 70, 900])
-def test_the_newest_snapshot_is_read_after_any_number_of_later_records(later, lates):
+def test_the_newest_snapshot_is_read_after_any_number_of_later_records(later):
     records, headers, at = {}, {}, 0
     for sequence in (1, 2):
         estimate = STREAM.oracle.estimate([sequence, 4], 4 + sequence)
         taken = snapshot.take(STREAM, estimate, Cut({0: sequence}, {}), sequence)
-        late = snapshot.take(
-            STREAM, estimate, taken.cut, sequence, identity=taken.identity, window=snapshot.LATE
-        )
-        for message in snapshot.encode(taken) + snapshot.encode_window(late) * (sequence in lates):
+        for message in snapshot.encode(taken):
             records[at], headers[at] = (message.key.encode(), message.body), message.headers(sequence)
             at += 1
     records |= {at + i: (b"t/head", b"{}") for i in range(later)}
     topic = Compacted(records, at + later, [])
     topic.headers = headers
-    newest, *others = KafkaSnapshotProducer(topic, STREAM).newest("s")
+    read = partial(snapshot.assemble, "s")
+    newest = KafkaSnapshotProducer(topic, STREAM).newest("s/", read)
     assert (newest.sequence, newest.estimate().known_counts().tolist()) == (2, [2, 4])
-    assert [(one.sequence, one.window) for one in others] == [(2, snapshot.LATE)] * (2 in lates)
-    assert KafkaSnapshotProducer(Compacted({3: (b"s/head", head(1))}, 9, []), STREAM).newest("s") == []
+    alone = Compacted({3: (b"s/head", head(1))}, 9, [])
+    assert KafkaSnapshotProducer(alone, STREAM).newest("s/", read) is None
+
+
+@pytest.mark.parametrize("later", [0, 900])
+def test_released_counts_of_all_segments_are_read(later):
+    """Each is in the transaction that changed it. The head's numbers of reports show when all are read."""
+
+    def shown(n, offset):
+        counts, late = (Counts(k, np.array([k, 0])) for k in (n, n // 2))
+        return Shown(counts, late, Rest(5, {0: offset}, 1))
+
+    sent = [(("ab", ""), shown(4, 9)), (("cd", "US:~"), shown(3, 9)), (("cd", "DE"), shown(5, 9))]
+    sent += [(("cd", "DE"), shown(9, 12)), (("cd", "FR"), shown(0, 0))]
+    records, headers = {}, {}
+    for sequence, (key, each) in enumerate(sent, 1):
+        for message in released_cells.encode("s", key, each, f"{sequence:032x}"):
+            headers[len(records)] = message.headers(sequence)
+            records[len(records)] = message.key.encode(), message.body
+        for _ in range(later):
+            records[len(records)] = b"t/head", b"{}"
+    topic = Compacted(records, len(records), [])
+    topic.headers = headers
+
+    def read(reports):
+        read = partial(released_cells.assemble, "s", reports)
+        return KafkaSnapshotProducer(topic, STREAM).newest("s@", read)
+
+    found = read({"ab": 4, "cd": 12, "ef": 0})
+    assert {key: (own.counts.n, own.late.n, own.rest) for key, own in found.items()} == {
+        ("ab", ""): (4, 2, Rest(5, {0: 9}, 1)),
+        ("cd", "US:~"): (3, 1, Rest(5, {0: 9}, 1)),
+        ("cd", "DE"): (9, 4, Rest(5, {0: 12}, 1)),
+    }
+    assert all((own.counts.vector == [own.counts.n, 0]).all() for own in found.values())
+    assert all((own.late.vector == [own.late.n, 0]).all() for own in found.values())
+    assert read({"ab": 4, "cd": 13}) is None

@@ -15,10 +15,9 @@ from kafka.admin import OffsetSpec
 from kafka.protocol.consumer.offsets import IsolationLevel
 
 import ldp
-from ldp.snapshot import Incomplete, Message, Row, Snapshot
-from ldp.snapshot.assembling import assemble_released
+from ldp.snapshot import Incomplete, Message, Received, Row
 from worker.counting.head import Head, NewerHead
-from worker.counting.ports import StateLost, Unavailable
+from worker.counting.ports import Read, StateLost, Unavailable
 from worker.kafka.client import quirks, reading, transactions
 from worker.kafka.client.errors import OPEN, unavailable
 from worker.kafka.client.reading import Passed
@@ -102,19 +101,18 @@ class KafkaSnapshotProducer:
             self.close()
             raise unavailable(error, "publishing to", self._topic.name) from error
 
-    def newest(self, name: str) -> list[Snapshot]:
-        """Reads the newest snapshot of all time and its window `late`, if any.
+    def newest(self, begin: str, read: Callable[[Received], Read]) -> Read | None:
+        """Reads the newest messages whose keys begin so, without windows.
 
-        Reads backwards, O(topic) at worst. Returns an empty list if there is none. Call it while this producer is open,
-        so that no other publisher replaces the snapshot. `name`: the stream or a part.
+        Reads backwards until `read` does not raise `Incomplete`, O(topic) at worst; then returns None. Call it while
+        this producer is open, so that no other publisher replaces the messages.
         """
         tp = TopicPartition(self._topic.name, PARTITION)
-        begins = tuple(f"{name}/{part}".encode() for part in ("head", "domain", "all/", "late/"))
         received = dict[str, tuple[Mapping[str, bytes], bytes]]()
         try:
             with contextlib.closing(self._topic.admin()) as admin:
                 bounds = self._bounds(admin, self._topic.name, decided=True, wait_seconds=TIMEOUT_SECONDS)
-            consumer = self._topic.consumer("read_committed", f"{name}/".encode(), self._on_passed)
+            consumer = self._topic.consumer("read_committed", begin.encode(), self._on_passed)
             with contextlib.ExitStack() as closing:
                 closing.callback(consumer.close, autocommit=False)
                 for offsets in _backwards(*bounds):
@@ -124,15 +122,17 @@ class KafkaSnapshotProducer:
                     received = {
                         record.key.decode(): (dict(record.headers), record.value or b"")
                         for record in records
-                        if record.key and record.key.startswith(begins)
+                        if record.key
+                        and record.key.startswith(begin.encode())
+                        and "end" not in dict(record.headers)
                     } | received
                     with contextlib.suppress(Incomplete):
-                        return assemble_released(name, received)
+                        return read(received)
         except kafka_errors.KafkaError as error:
             raise unavailable(error, "reading the newest snapshot of", self._topic.name) from error
         except UNREADABLE:
             pass  # another program wrote a message
-        return []
+        return None
 
     def rows(self) -> list[bytes]:
         """Returns the stream's keys on the topic of rows; O(topic)."""

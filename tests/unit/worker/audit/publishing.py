@@ -8,7 +8,6 @@ from typing import cast
 
 import ldp
 from ldp.query import SetQuery, TopQuery
-from ldp.snapshot.assembling import assemble_released
 from tests.support.memory.process import Silence
 from tests.unit.worker.audit.streams import STREAMS
 from tests.unit.worker.audit.test_windows import GROUP, START, Counting, log
@@ -103,8 +102,8 @@ class World:
         self.rows_there |= {row.key: row.value for row in rows}
         self.rows_there = {key: value for key, value in self.rows_there.items() if value}
 
-    def newest(self, name):
-        return assemble_released(name, {each.key: (each.headers, each.value) for each in self.topic})
+    def newest(self, begin, read):
+        return read({each.key: (each.headers, each.value) for each in self.topic})
 
     def rows(self):
         return list(self.rows_there)
@@ -143,8 +142,9 @@ class World:
         """The verdict, of the topic as it is or of another; the logs begin at an offset, or each at its own."""
         documents = by_fingerprint(self.stream.document())
         sent = self.topic if topic is None else topic
-        messages = [Message(each.key.partition("/")[2], each.headers, each.value) for each in sent]
-        heads = [each.value for each in messages if each.key == "head"]
+        named = [(*each.key.partition("/")[::2], each) for each in sent]
+        messages = [Message(key, each.headers, each.value, name[1:]) for name, key, each in named]
+        heads = [each.value for each in messages if each.key == "head" and not each.part]
         head = json.loads(heads[-1]) if heads and heads[-1] else {}
         published, differing = (published_of if head else headless)(documents, lambda: messages)
         newest = newest_of(head)

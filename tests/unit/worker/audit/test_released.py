@@ -10,6 +10,7 @@ from ldp.snapshot import ALL_TIME
 from tests.unit.worker.audit.publishing import LENGTH, World
 from tests.unit.worker.audit.streams import STREAMS
 from tests.unit.worker.audit.test_windows import HOPS, START, TENS, Counting
+from worker.counting.cells import Cell
 from worker.publishing import publisher
 from worker.publishing.planning import Plan
 
@@ -125,15 +126,44 @@ def test_wrong_fields_of_a_release_are_detected():
         said["released"]["closed"] -= 10_000
 
     def rest(said):
-        said["released"]["rest"][0]["offsets"]["0"] -= 30
+        said["rest"]["offsets"]["0"] -= 30
 
     def lost(said):
-        said["released"]["rest"][0]["lost"] += 1
+        said["rest"]["lost"] += 1
+
+    def reports(said):
+        said["reports"]["all"] += 1
+
+    def late(said):
+        said["reports"]["late"] -= 1
 
     assert head["fewest"] == [[0, 3]]
-    for key, change in ((final, fewer), *(("s/head", change) for change in (step, closed, rest, lost))):
+    changes = {final: [fewer], "s/head": [step, closed], rest_key(world): [rest, lost, reports, late]}
+    for key, change in ((key, change) for key, own in changes.items() for change in own):
         verdict = world.audit(topic=changed(world, key, change))
         assert verdict.verdict == "different", change
+
+
+def rest_key(world):
+    """The key of the newest message with the released counts."""
+    return [each.key for each in world.topic if each.key.endswith("/released") and each.value][-1]
+
+
+def rest_of(world):
+    return json.loads([each.value for each in world.topic if each.key == rest_key(world)][-1])["rest"]
+
+
+@pytest.mark.parametrize("what", ["all", "late"])
+def test_wrong_and_missing_released_counts_are_detected(what):
+    world, key = ran(0), f"{rest_key(ran(0))}/{what}/0"
+    topic = [replace(each) for each in world.topic]
+    newest = [each for each in topic if each.key == key][-1]
+    newest.value = newest.value[4:] + newest.value[:4]
+    assert "other counts recounted" in world.audit(topic=topic).difference
+    topic = [each for each in world.topic if each.key != key]
+    assert "of 3 messages are on the topic" in world.audit(topic=topic).difference
+    topic = [each for each in world.topic if not each.key.startswith(rest_key(world))]
+    assert "reports published" in world.audit(topic=topic).difference
 
 
 def test_reports_withheld_without_a_limit_are_detected(monkeypatch):
@@ -146,7 +176,8 @@ def test_reports_withheld_without_a_limit_are_detected(monkeypatch):
         ((cell,),) = (cells.values() for cells in counted.cells.values())
         cell.state[cell.state.argmax()] -= 1
         cell.reports -= 1
-        return replace(counted, withheld=dict.fromkeys(counted.cells, 1))
+        one = {name: {"": Cell(1, own[""].state)} for name, own in counted.cells.items()}
+        return replace(counted, withheld=replace(counted, cells=one))
 
     counted_of = Plan.counted
     world = World(1, HOPS, retain=10**9, stream=STREAMS["grr-3"]).run()
@@ -175,21 +206,25 @@ def test_a_wrong_late_is_detected(wrong, monkeypatch):
 
     def mutant(plan, *given):
         found = releasing(plan, *given)
-        late = {name: wrong(own, found.release[name].counts) for name, own in found.late.items()}
-        return replace(found, late=late)
+        shown = {key: own.shown for key, own in found.release.items()}
+        shown = {key: replace(own, late=wrong(own.late, own.counts)) for key, own in shown.items()}
+        released = {key: replace(own, shown=shown[key]) for key, own in found.release.items()}
+        return replace(found, release=released)
 
     monkeypatch.setattr(publisher, "releasing", mutant)
     verdict = ran(0).audit()
     assert verdict.verdict == "different"
-    assert "window late: " in verdict.difference
+    assert verdict.difference.startswith(("window late: ", "released counts of "))
 
 
 def test_late_of_another_snapshot_is_detected():
     world = ran(0)
     newest = world.head()["sequence"]
-    old = [each for each in world.topic if "/late/" not in each.key or int(each.headers["sequence"]) < newest]
+    old = [
+        each for each in world.topic if "s/late/" not in each.key or int(each.headers["sequence"]) < newest
+    ]
     assert "expected in snapshot" in world.audit(topic=old).difference
-    without = [each for each in world.topic if "/late/" not in each.key]
+    without = [each for each in world.topic if "s/late/" not in each.key]
     assert (
         f"published in snapshots [], expected in snapshot {newest}" in world.audit(topic=without).difference
     )
@@ -213,14 +248,14 @@ def test_counts_released_before_a_loss_are_not_recountable():
     limits = replace(HOPS, windowing=None, fewest_new=20)
     world = World(6, limits, stream=STREAMS["grr-3"]).run()
     assert (world.audit().verdict, world.head()["gaps"]) == ("equal", {})
-    before = world.head()["released"]["rest"]
-    lost = before[0]["offsets"]["0"] - 10
+    before = rest_of(world)
+    lost = before["offsets"]["0"] - 10
     for each in world.partitions:
         each.counting = Counting(each.rng, each.counting.records, limits)
         each.state.skip(lost)
         each.counting.to(START + LENGTH, droppings=False)
     world.tick()
-    assert (world.head()["released"]["rest"], len(world.head()["gaps"])) == (before, 2)
+    assert (rest_of(world), len(world.head()["gaps"])) == (before, 2)
     verdict = world.audit(begin=lost)
     assert verdict.verdict == "gap"
     assert verdict.published is None

@@ -3,12 +3,9 @@
 from typing import cast
 
 import numpy as np
-import orjson
 
-import ldp
 from ldp import snapshot
-from ldp.snapshot import Released, Rest, largest_message
-from ldp.snapshot.documents import _released_document
+from ldp.snapshot import Released
 from tests.support.memory.process import Silence
 from tests.unit.worker.counting.still import alone
 from tests.unit.worker.counting.test_release import Marked, lates, times
@@ -17,16 +14,18 @@ from tests.unit.worker.test_release_rule import smallest_class
 from worker.counting.ports import Events
 from worker.counting.rules import RecordLimits, RequestedRule
 from worker.counting.windows import Windowing
-from worker.publishing.release import Counts, Cut, release
+from worker.publishing.release import Counts, Cut, Shown, release
 
 
 def test_a_report_that_supports_no_value_waits_too() -> None:
     """A unary report can have no bit: its vector is zero, but the head must not count it as released."""
-    head, published = Released(0, (), (Rest(0, {}),)), Counts(0, np.zeros(3, np.int64))
-    first = release(head, published, Cut({0: 2}, Counts(2, np.array([1, 1, 0])), {}), 2, lambda c: c)
-    then = release(first.head, first.counts, Cut({0: 3}, Counts(3, np.array([1, 1, 0])), {}), 2, lambda c: c)
-    assert then.counts.n == 2
-    assert then.head.rest[0].offsets == {0: 2}
+    head, nothing = Released(0, ()), Counts(0, np.zeros(3, np.int64))
+    first = release(
+        head, Shown(nothing, nothing), Cut({0: 2}, Counts(2, np.array([1, 1, 0])), {}), 2, lambda c: c
+    )
+    then = release(first.head, first.shown, Cut({0: 3}, Counts(3, np.array([1, 1, 0])), {}), 2, lambda c: c)
+    assert then.shown.counts.n == 2
+    assert then.shown.rest.offsets == {0: 2}
 
 
 def test_a_publisher_takes_over_after_a_method_was_removed() -> None:
@@ -90,14 +89,6 @@ def test_a_snapshot_is_not_old_while_a_window_is_open() -> None:
         world.at(0, *times(second, 4))
         settle(world, process, turns=2)
     assert len(checked) == 40
-
-
-def test_the_bound_of_a_head_includes_the_released_offsets_of_each_document() -> None:
-    fleet = ldp.Fleet([ldp.Stream("s", ldp.Response(f"{i}/100", 2)) for i in range(60, 76)])
-    offsets = dict.fromkeys(range(200), 2**63 - 1)
-    rest = (Rest(2**40, offsets),) * 16
-    size = len(orjson.dumps(_released_document(Released(2**40, ((0, 20),), rest))))
-    assert largest_message(fleet, (), 200) > size + 200 * 384  # and the rules
 
 
 def test_windows_shown_in_part_do_not_stay_provisional() -> None:
