@@ -178,7 +178,7 @@ def test_the_guide_uploads_and_shuffles_reports(kafka, tmp_path):
     table = table.replace("colour-", f"{topic}-").replace(
         "shuffle_batch_size = 1000", "shuffle_batch_size = 2"
     )
-    with Front(kafka, tmp_path, table=table) as front:
+    with Front(kafka, tmp_path, table=table, settings={"gateway.timeout_seconds": 20.0}) as front:
         front.start("shuffle")
         curl, python = (text.replace("127.0.0.1:8080", f"127.0.0.1:{front.port}") for text in (curl, python))
         environ = os.environ | {"PATH": f"{sys.prefix}/bin:{os.environ['PATH']}"}

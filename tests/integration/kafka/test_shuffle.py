@@ -254,6 +254,7 @@ def test_a_missing_intake_topic_is_reported(kafka, tmp_path):
         until(lambda: name not in topics.describe(intake.admin, [name]), "the topic is deleted")
         intake.start()
         until(lambda: intake.events("topic.missing"), "the shuffler reports it")
+        until(lambda: intake.events("shuffler.started"), "the shuffler starts")
         (missing,), (started,) = intake.events("topic.missing"), intake.events("shuffler.started")
         assert missing["topic"] == name
         with pytest.raises(HTTPError) as ready:
