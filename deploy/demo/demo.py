@@ -225,15 +225,15 @@ def replace_one(workers: Workers) -> None:
     say("Kafka reassigns its partitions after 10 s; Redis has their counts.", "red")
 
 
-def upload(conf: config.Config, crowd: Crowd, workers: Workers) -> None:
-    """Uploads the reports of the last users over HTTP."""
+def upload(conf: config.Config, crowd: Crowd, workers: Workers) -> int:
+    """Uploads the reports of the last users over HTTP; returns the time in ms."""
     step("5. Uploads over HTTP")
     gateway, served = conf.gateway, conf.served(STREAM)
     until(
         lambda: answers(f"http://127.0.0.1:{gateway.metrics_port}/readyz"), READY_SECONDS, "gateway", workers
     )
     url = f"http://127.0.0.1:{gateway.port}/v1/streams/{STREAM}/reports"
-    say(f"The last {UPLOADS:,} users upload over HTTP. The gateway removes addresses and headers.")
+    say(f"The last {UPLOADS:,} users upload over HTTP. The gateway removes addresses.")
     say(f"The shuffler moves batches of {served.shuffle_batch_size:,} uploads to the topic, in random order.")
     requests = [
         Request(url, frame, {"Content-Type": "application/octet-stream"})
@@ -244,6 +244,7 @@ def upload(conf: config.Config, crowd: Crowd, workers: Workers) -> None:
             if not good:
                 raise DemoError(f"the gateway did not accept upload {done:,}")
             move(done, UPLOADS)
+    return time.time_ns() // 1_000_000
 
 
 def answers(request: Request | str) -> bool:
@@ -262,8 +263,8 @@ def covers(snapshot: Snapshot | None) -> bool:
 
 def follow(
     conf: config.Config, crowd: Crowd, day: int, workers: Workers, story: Story, snapshots: SnapshotReader
-) -> Snapshot:
-    """Sends all reports and replaces a worker; returns the last snapshot."""
+) -> tuple[Snapshot, int]:
+    """Sends all reports; returns the last snapshot and the uploads' time."""
     latest = None
     killed = False
     with Sending(conf, crowd, day) as sending, bar("  sending", "reports") as move:
@@ -279,7 +280,7 @@ def follow(
         raise DemoError(f"sending: {sending.error}")
     sent = sending.sent
     say(f"{sent.reports:,} reports sent and acknowledged in {sent.seconds:.0f} s, one per record", "green")
-    upload(conf, crowd, workers)
+    uploaded = upload(conf, crowd, workers)
     deadline = time.monotonic() + COVER_SECONDS
     while latest is None or not covers(latest):
         workers.require_counting()
@@ -291,14 +292,13 @@ def follow(
         if (fresh := snapshots.latest(0.5)) is not None:
             story.add(latest := fresh)
     say(f"snapshot {latest.sequence} covers every report", "green")
-    return latest
+    return latest, uploaded
 
 
-def windows(conf: config.Config, day: int) -> list[Snapshot]:
+def windows(conf: config.Config, day: int, uploaded: int) -> list[Snapshot]:
     """Returns the newest snapshots of the day's and the uploads' windows."""
     found, size = [], milliseconds(WINDOW)
-    now = time.time_ns() // 1_000_000
-    for start in (*range(day, day + HOURS * HOUR_MS, size), now - now % size):
+    for start in (*range(day, day + HOURS * HOUR_MS, size), uploaded - uploaded % size):
         with SnapshotReader(conf, STREAM, WINDOW, start) as reader:
             if (snapshot := reader.latest(READER_SECONDS)) is None:
                 raise DemoError(f"the snapshot topic has no window {WINDOW!r} that starts at {start}")
@@ -338,11 +338,11 @@ def demo(services: Services, folder: Path, keep: bool) -> int:
         say(f"The timestamps cover the {HOURS} hours of yesterday; sending takes half a minute.")
         story = Story(labels, crowd)
         with SnapshotReader(conf, STREAM) as snapshots:
-            last = follow(conf, crowd, day, workers, story, snapshots)
+            last, uploaded = follow(conf, crowd, day, workers, story, snapshots)
         step(f"6. The ten most used emoji in snapshot {last.sequence}")
         report(labels, crowd, last)
         step("7. Estimates by hours of the day", f"ldp-worker watch --window {WINDOW}")
-        by_hours(labels, crowd, windows(conf, day))
+        by_hours(labels, crowd, windows(conf, day, uploaded))
         step("8. Audit: a recount of the log", "ldp-worker audit")
         verdict = audit.verify(served, conf)
         console.print(render_verdict(verdict))

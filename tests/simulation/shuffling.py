@@ -155,7 +155,7 @@ class World:
 
 
 class Owner:
-    """An owner of the partition, with its port `Intake`."""
+    """An owner of the partition, and its intake."""
 
     def __init__(self, world: World, size: int, *, calm: bool = False) -> None:
         self.world, self.position, self.epoch, self.calm = world, 0, -1, calm
