@@ -30,7 +30,6 @@ def _warm(oracle: Oracle, reports: npt.NDArray[np.void]) -> None:
         runs = np.array([[0], [0]])
         for _ in accumulate_partitioned(oracle, counted, reports, runs, 1):
             pass
-        oracle.accumulate(states[0], reports)
     if "bits" in oracle.fields:
         kernels.count_ones(oracle.column(reports, "bits"))
     if oracle.name in ("hadamard", "pgr"):

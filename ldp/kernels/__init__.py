@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ldp.kernels.bits import count_bits, count_bits_sorted, count_ones
+from ldp.kernels.bits import count_bits, count_ones
 from ldp.kernels.frames import (
     TEXT_BYTES,
     Verdict,
@@ -26,9 +26,9 @@ from ldp.kernels.frames import (
     read_frames,
 )
 from ldp.kernels.hadamard import walsh_hadamard
-from ldp.kernels.hashing import count_mul32, count_mul32_sorted, count_xxh32, hash_mul32, hash_xxh32
-from ldp.kernels.partitioned import address_of, count_indices_partitioned, gather
-from ldp.kernels.subsets import ascends, choose_subsets, count_indices
+from ldp.kernels.hashing import count_mul32, count_xxh32, hash_mul32, hash_xxh32
+from ldp.kernels.partitioned import address_of, count_indices, gather
+from ldp.kernels.subsets import ascends, choose_subsets
 
 __all__ = [
     "COUNT",
@@ -39,11 +39,8 @@ __all__ = [
     "ascends",
     "choose_subsets",
     "count_bits",
-    "count_bits_sorted",
     "count_indices",
-    "count_indices_partitioned",
     "count_mul32",
-    "count_mul32_sorted",
     "count_ones",
     "count_xxh32",
     "frames_capacity",
@@ -73,22 +70,21 @@ def warm() -> None:
     """Compiles all kernels or loads them from the cache."""
     seeds = np.zeros(1, np.uint32)
     values = np.zeros(1, np.int64)
-    for name, hash_values in HASH.items():
-        buckets = hash_values(seeds, values, 2).astype(np.uint32)
-        COUNT[name](np.zeros(1, np.int64), seeds, buckets, 2)
     state = np.zeros(2, np.int64)
     addresses, runs = np.array([address_of(state)]), np.array([[0], [1]])
+    for name, hash_values in HASH.items():
+        buckets = hash_values(seeds, values, 2).astype(np.uint32)
+        COUNT[name](addresses, runs[1], seeds, buckets, (1, 2))
     for width in (np.uint8, np.uint16, np.uint32):
         indices = np.zeros((1, 1), width)
         indices.flags.writeable = False  # the type that the oracles pass
         ascends(indices)
-        count_indices(state, indices[0])
-        count_indices_partitioned(addresses, runs, indices[0])
+        count_indices(addresses, runs[0], runs[1], indices[0])
     bits = np.zeros((1, 1), np.uint8)
     bits.flags.writeable = False
-    count_bits(state, bits)
+    count_bits(addresses, runs[1], bits, 2)
     count_ones(bits)
-    gather(bits[0], 1, runs, np.zeros(1, np.uint8), np.zeros(1, np.int64))
+    gather(bits[0], 1, runs[0], runs[1], np.zeros(1, np.uint8), np.zeros(1, np.int64))
     choose_subsets(np.zeros((1, 1), np.int64), values, np.zeros(1, np.bool_), 2)
     walsh_hadamard(state)
     data, bounds = np.zeros(1, np.uint8), np.zeros(0, np.int64)

@@ -16,10 +16,14 @@ from numba.extending import intrinsic
 
 from ldp.kernels.inner import inner, lean, pointer_to
 
-TILE = 2048  # reports counted together; with three words each, they fit the first-level cache
-GROUP = 64  # tiles are padded to a multiple of this with reports that support no value, so that no loop has a tail
+TILE = 2048  # reports of xxh32 counted together; with three words each, they fit the first-level cache
+GROUP = 64  # parts of a tile are padded to a multiple of this with reports that support no value: no loop has a tail
+VALUES = 1024  # values of mul32 counted together; with five words each, they fit the first-level cache
+LANES = 16  # words of the widest register
 STEPS = 4  # most steps of xxHash32 for up to eight digits: seven digits are one lane and three bytes
 
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint32]
 
 _PRIME1 = 0x9E3779B1
 _PRIME2 = 0x85EBCA77
@@ -185,100 +189,71 @@ def hash_xxh32(seeds: npt.NDArray[np.uint32], values: npt.NDArray[np.int64], g: 
     return buckets
 
 
-def count_mul32(
-    state: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint32], buckets: npt.NDArray[np.uint32], g: int
-) -> None:
-    """Adds to state[v] the number of reports that support v, for "mul32".
+def count_mul32(addresses: Ints, ends: Ints, seeds: Words, buckets: Words, shape: tuple[int, int]) -> None:
+    """Adds to each state the number of reports that support each value.
+
+    The int64 state at `addresses[k]` receives the reports from the end before to `ends[k]`. `shape` is (d, g). `seeds`
+    and `buckets` are (n,). Each bucket is below g, and 2 ≤ g ≤ 2¹⁶.
 
     A report with bucket r supports v if its word x for v (see `_mul32`) is in [⌈r·2³²/g⌉, ⌈(r+1)·2³²/g⌉). This test
-    takes one subtraction and one comparison. The words of a value are computed once per tile of reports. `state` is
-    (d,) int64. `seeds` and `buckets` are (n,) uint32. Each bucket is below g, and 2 ≤ g ≤ 2¹⁶.
+    takes one subtraction and one comparison. The words of values are computed once. Four reports share each read of
+    these words and of the counters.
     """
-    _count_mul32(state, seeds, buckets, g, _tiles(3))
+    _count_mul32(addresses, ends, seeds, buckets, shape, np.empty((2, seeds.size), np.uint32), _tiles(5))
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _hit(x: np.uint32, low: np.uint32, width: np.uint32, one: np.uint32, hits: np.uint32) -> np.uint32:
+    return _add(hits, one if _subtract(x, low) < width else uint32(0))
 
 
 @lean
 def _count_mul32(
-    state: npt.NDArray[np.int64],
-    seeds: npt.NDArray[np.uint32],
-    buckets: npt.NDArray[np.uint32],
-    g: int,
-    tiles: npt.NDArray[np.uint32],
-) -> None:
-    _wide()
-    one = uint32(g if g < 1 else 1)  # 1, hidden from the compiler, so that it uses one masked addition
-    own, low, width = tiles[0], tiles[1], tiles[2]
-    whole, part, inverse = (1 << 32) // g, (1 << 32) % g, 1 / g
-    for start in range(0, seeds.size, TILE):
-        used = TILE if seeds.size - start > TILE else seeds.size - start
-        for i in range(used):
-            own[i] = seeds[start + i]
-            # ⌈r·2³²/g⌉ = r·whole + ⌈r·part/g⌉; −0.5 exceeds the error of a float, and 0.5/g is less than 1/g.
-            # The cast truncates, so 1 more than a number that is above −1 and not an integer is rounded up.
-            r = np.int64(buckets[start + i])
-            first = r * whole + np.int64((r * part - 0.5) * inverse + 1.0)
-            after = (r + 1) * whole + np.int64(((r + 1) * part - 0.5) * inverse + 1.0)
-            low[i] = first
-            width[i] = after - first
-        size = (used + GROUP - 1) // GROUP * GROUP
-        for i in range(used, size):
-            width[i] = 0
-        for v in range(state.size):
-            e, a, b, c = _words_of(v)
-            hits = uint32(0)
-            for i in range(size):
-                x = _mul32(own[i], e, a, b, c)
-                hits = _add(hits, one if _subtract(x, low[i]) < width[i] else uint32(0))
-            state[v] += hits
-
-
-def count_mul32_sorted(
-    addresses: npt.NDArray[np.int64],
-    ends: npt.NDArray[np.int64],
-    seeds: npt.NDArray[np.uint32],
-    buckets: npt.NDArray[np.uint32],
+    addresses: Ints,
+    ends: Ints,
+    seeds: Words,
+    buckets: Words,
     shape: tuple[int, int],
-) -> None:
-    """Counts reports into several states, as `count_mul32`.
-
-    The state at `addresses[k]` receives the reports from the end before to `ends[k]`. `shape` is (d, g). The words of a
-    value are computed once for all reports, because a state may have few.
-    """
-    _count_mul32_sorted(addresses, ends, seeds, buckets, shape, _tiles(5))
-
-
-@lean
-def _count_mul32_sorted(
-    addresses: npt.NDArray[np.int64],
-    ends: npt.NDArray[np.int64],
-    seeds: npt.NDArray[np.uint32],
-    buckets: npt.NDArray[np.uint32],
-    shape: tuple[int, int],
-    tiles: npt.NDArray[np.uint32],
+    bounds: Words,
+    tiles: Words,
 ) -> None:
     _wide()
     d, g = shape
-    one = uint32(g if g < 1 else 1)  # as in `_count_mul32`
+    one = uint32(g if g < 1 else 1)  # 1, hidden from the compiler, so that it uses one masked addition
     es, as_, bs, cs, hits = tiles[0], tiles[1], tiles[2], tiles[3], tiles[4]
+    low, width = bounds[0], bounds[1]
     whole, part, inverse = (1 << 32) // g, (1 << 32) % g, 1 / g
-    for start in range(0, d, TILE):
-        used = TILE if d - start > TILE else d - start
-        for v in range(used):
+    for i in range(seeds.size):
+        # ⌈r·2³²/g⌉ = r·whole + ⌈r·part/g⌉; −0.5 exceeds the error of a float, and 0.5/g is less than 1/g.
+        # The cast truncates, so 1 more than a number that is above −1 and not an integer is rounded up.
+        r = np.int64(buckets[i])
+        first = r * whole + np.int64((r * part - 0.5) * inverse + 1.0)
+        after = (r + 1) * whole + np.int64(((r + 1) * part - 0.5) * inverse + 1.0)
+        low[i] = first
+        width[i] = after - first
+    for start in range(0, d, VALUES):
+        used = VALUES if d - start > VALUES else d - start
+        size = (used + LANES - 1) // LANES * LANES
+        for v in range(size):
             es[v], as_[v], bs[v], cs[v] = _words_of(start + v)
-        first = 0
+        begin = 0
         for k in range(ends.size):
-            for v in range(used):
+            for v in range(size):
                 hits[v] = 0
-            for i in range(first, ends[k]):
-                r, seed = np.int64(buckets[i]), seeds[i]
-                low = r * whole + np.int64((r * part - 0.5) * inverse + 1.0)
-                after = (r + 1) * whole + np.int64(((r + 1) * part - 0.5) * inverse + 1.0)
-                low32, width = uint32(low), uint32(after - low)
-                for v in range(used):
-                    x = _mul32(seed, es[v], as_[v], bs[v], cs[v])
-                    hits[v] = _add(hits[v], one if _subtract(x, low32) < width else uint32(0))
-            first = ends[k]
-            counters = pointer_to(addresses[k])
+            end = ends[k]
+            for i in range(begin, end, 4):  # a report beyond the end has width 0, which supports no value
+                i1, i2, i3 = min(i + 1, end - 1), min(i + 2, end - 1), min(i + 3, end - 1)
+                s0, l0, w0 = seeds[i], low[i], width[i]
+                s1, l1, w1 = seeds[i1], low[i1], width[i1] if i + 1 < end else uint32(0)
+                s2, l2, w2 = seeds[i2], low[i2], width[i2] if i + 2 < end else uint32(0)
+                s3, l3, w3 = seeds[i3], low[i3], width[i3] if i + 3 < end else uint32(0)
+                for v in range(size):
+                    e, a, b, c = es[v], as_[v], bs[v], cs[v]
+                    total = _hit(_mul32(s0, e, a, b, c), l0, w0, one, hits[v])
+                    total = _hit(_mul32(s1, e, a, b, c), l1, w1, one, total)
+                    total = _hit(_mul32(s2, e, a, b, c), l2, w2, one, total)
+                    hits[v] = _hit(_mul32(s3, e, a, b, c), l3, w3, one, total)
+            counters, begin = pointer_to(addresses[k]), end
             for v in range(used):
                 counters[start + v] += hits[v]
 
@@ -296,75 +271,95 @@ def _divisor(g: int) -> tuple[int, int, np.uint32]:
     return odd, back, inverse
 
 
-@inner
-def _fill_multiples(offset: Any, limit: Any, buckets: npt.NDArray[np.uint32], g: int) -> None:
-    """Fills in the constants of `count_xxh32` for the buckets of a tile."""
+@lean
+def _fill_tile(
+    tiles: Words, parts: Ints, from_: tuple[int, int], ends: Ints, seeds: Words, buckets: Words, g: int
+) -> tuple[int, int, int]:
+    """Fills a tile of `count_xxh32` with the next reports, in padded parts.
+
+    A part has one state. `from_` is the next state and report. Returns the state and the report after the tile, and the
+    number of parts.
+    """
     odd, _, inverse = _divisor(g)
-    for i in range(buckets.size):
-        b = buckets[i]
-        offset[i] = b if odd == 1 else _multiply(b, inverse)
-        limit[i] = ((1 << 32) - 1) // g + (b <= ((1 << 32) - 1) % g)  # exclusive bound
-    for i in range(buckets.size, offset.size):
-        offset[i] = 0xFFFFFFFF  # above any mask
-        limit[i] = 0
+    own, offset, limit = tiles[0], tiles[STEPS], tiles[STEPS + 1]
+    k, i = from_
+    n = at = 0
+    while k < ends.size and at < TILE:
+        last = min(ends[k], i + TILE - at)
+        for place in range(at, at + last - i):
+            b = buckets[i + place - at]
+            own[place] = seeds[i + place - at]
+            offset[place] = b if odd == 1 else _multiply(b, inverse)
+            limit[place] = ((1 << 32) - 1) // g + (b <= ((1 << 32) - 1) % g)  # exclusive bound
+        end = at + (last - i + GROUP - 1) // GROUP * GROUP
+        for place in range(at + last - i, end):
+            offset[place] = 0xFFFFFFFF  # above any mask
+            limit[place] = 0
+        parts[0, n], parts[1, n] = k, end
+        n, at, i = n + (end > at), end, last
+        k += i == ends[k]
+    return k, i, n
 
 
-def count_xxh32(
-    state: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint32], buckets: npt.NDArray[np.uint32], g: int
-) -> None:
-    """Adds to state[v] the number of reports that support v, for "xxh32".
+def count_xxh32(addresses: Ints, ends: Ints, seeds: Words, buckets: Words, shape: tuple[int, int]) -> None:
+    """Counts reports as `count_mul32`, for "xxh32".
 
     Two consecutive values share all steps of xxHash32 before the first digit that differs. The results of these steps
     are stored, so most of the cost is the last step and the finalizer. A report with bucket b supports v if the hash h
     of v satisfies h mod g = b. If g is a power of two, the test is a mask. Otherwise, g = 2^k·m with an odd m, and the
-    test is rotr((h − b)·m⁻¹ mod 2³², k) ≤ ⌊(2³²−1−b)/g⌋. The arguments are those of `count_mul32`.
+    test is rotr((h − b)·m⁻¹ mod 2³², k) ≤ ⌊(2³²−1−b)/g⌋.
     """
-    _count_xxh32(state, seeds, buckets, g, _tiles(STEPS + 2))
+    parts, text = np.empty((2, TILE // GROUP + 1), np.int64), np.empty(20, np.int64)
+    _count_xxh32(addresses, ends, seeds, buckets, shape, _tiles(STEPS + 2), parts, text)
 
 
-@njit(cache=True, nogil=True)
+@lean
 def _count_xxh32(
-    state: npt.NDArray[np.int64],
-    seeds: npt.NDArray[np.uint32],
-    buckets: npt.NDArray[np.uint32],
-    g: int,
-    tiles: npt.NDArray[np.uint32],
+    addresses: Ints,
+    ends: Ints,
+    seeds: Words,
+    buckets: Words,
+    shape: tuple[int, int],
+    tiles: Words,
+    parts: Ints,
+    text: Ints,
 ) -> None:
     _wide()
+    d, g = shape
     one = uint32(g if g < 1 else 1)  # as in `_count_mul32`
     mask = g - 1
     odd, back, inverse = _divisor(g)
-    text = np.empty(20, np.int64)
     offset, limit = tiles[STEPS], tiles[STEPS + 1]
-    for start in range(0, seeds.size, TILE):
-        used = TILE if seeds.size - start > TILE else seeds.size - start
-        for i in range(used):  # row s is the hash after s steps; row 0 is the seed
-            tiles[0, i] = seeds[start + i]
-        _fill_multiples(offset, limit, buckets[start : start + used], g)
-        size = (used + GROUP - 1) // GROUP * GROUP
+    k = report = 0
+    while k < ends.size:
+        k, report, n = _fill_tile(tiles, parts, (k, report), ends, seeds, buckets, g)
+        size = parts[1, n - 1] if n else 0
         length = 1
         text[0] = 47  # the code before "0"
-        for v in range(state.size):
+        for v in range(d):
             place = _next_text(text, length)
             if place < 0:
                 place = 0
                 length += 1
             final = _step_at(length - 1, length)
             for s in range(_step_at(place, length), final):
-                hashes, further = tiles[s], tiles[s + 1]
+                hashes, further = tiles[s], tiles[s + 1]  # row s is the hash after s steps; row 0 is the seed
                 add, turn, multiplier = _operands(text, length, s)
                 for i in range(size):
                     further[i] = _step(hashes[i], add, turn, multiplier)
-            hashes = tiles[final]
             add, turn, multiplier = _operands(text, length, final)
-            hits = uint32(0)
-            if odd == 1:
-                for i in range(size):
-                    h = _avalanche(_step(hashes[i], add, turn, multiplier))
-                    hits = _add(hits, one if _and(h, mask) == offset[i] else uint32(0))
-            else:
-                for i in range(size):
-                    h = _avalanche(_step(hashes[i], add, turn, multiplier))
-                    x = _rotate(_subtract(_multiply(h, inverse), offset[i]), back)
-                    hits = _add(hits, one if x < limit[i] else uint32(0))
-            state[v] += hits
+            first = 0
+            for p in range(n):
+                last, hits = parts[1, p], uint32(0)
+                hashes, low, width = tiles[final, first:last], offset[first:last], limit[first:last]
+                if odd == 1:
+                    for i in range(last - first):
+                        h = _avalanche(_step(hashes[i], add, turn, multiplier))
+                        hits = _add(hits, one if _and(h, mask) == low[i] else uint32(0))
+                else:
+                    for i in range(last - first):
+                        h = _avalanche(_step(hashes[i], add, turn, multiplier))
+                        x = _rotate(_subtract(_multiply(h, inverse), low[i]), back)
+                        hits = _add(hits, one if x < width[i] else uint32(0))
+                pointer_to(addresses[parts[0, p]])[v] += hits
+                first = last

@@ -1,10 +1,11 @@
-"""Decorators of kernels, and pointers to states."""
+"""Decorators of kernels, pointers to states, and prefetching."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
@@ -33,3 +34,20 @@ def _pointer(_typing: Any, _address: Any) -> Any:
 
 
 pointer_to: Any = intrinsic(_pointer)
+
+
+def _prefetch(_typing: Any, _address: Any) -> Any:
+    """Starts to load the cache line of a counter, and does not wait."""
+
+    def build(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        of = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+        options = [ir.Constant(number, option) for option in (1, 3, 1)]  # to write, into all caches, data
+        function = builder.module.declare_intrinsic("llvm.prefetch", (pointer,), of)
+        builder.call(function, [builder.inttoptr(arguments[0], pointer), *options])
+        return context.get_dummy_value()
+
+    return types.none(types.intp), build
+
+
+prefetch: Any = intrinsic(_prefetch)

@@ -8,10 +8,12 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from ldp.kernels.inner import pointer_to
+from ldp.kernels.inner import lean, pointer_to, prefetch
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
+
+AHEAD = 128  # runs between loading the cache line of a counter and adding to it; the line may come from main memory
 
 
 @njit(cache=True, nogil=True)
@@ -20,43 +22,44 @@ def address_of(state: Ints) -> int:
     return int(state.ctypes.data)
 
 
-@njit(cache=True, nogil=True)
-def count_indices_partitioned(
-    addresses: Ints, runs: Ints, indices: npt.NDArray[np.unsignedinteger[Any]]
+@lean
+def count_indices(
+    addresses: Ints, owners: Ints, ends: Ints, indices: npt.NDArray[np.unsignedinteger[Any]]
 ) -> None:
-    """Counts runs of indices, each run into one of several states.
+    """Adds 1 to the counter of each index, for runs of indices.
 
-    `addresses` contains the addresses of m contiguous int64 states, from `address_of`. `runs`, of shape (2, r),
-    contains the state of each run and the position after the run's last index. `indices` is (n,) uint8, uint16 or
-    uint32. Each index is below the length of a state.
+    `addresses` contains the addresses of m contiguous int64 states, from `address_of`. `owners` contains the state of
+    each run, and `ends` the position after its last index. `indices` is (n,) uint8, uint16 or uint32. Each index is
+    below the length of a state.
     """
     first = 0
-    for run in range(runs.shape[1]):
-        counters, own = pointer_to(addresses[runs[0, run]]), indices[first : runs[1, run]]
-        for i in range(own.size):
-            counters[own[i]] += 1
-        first = runs[1, run]
+    for run in range(ends.size):
+        if run + AHEAD < ends.size:
+            prefetch(addresses[owners[run + AHEAD]] + 8 * np.int64(indices[ends[run + AHEAD] - 1]))
+        counters, last = pointer_to(addresses[owners[run]]), ends[run]
+        for i in range(first, last):
+            counters[indices[i]] += 1
+        first = last
 
 
-@njit(cache=True, nogil=True)
-def gather(data: Bytes, size: int, runs: Ints, out: Bytes, ends: Ints) -> None:
+@lean
+def gather(data: Bytes, size: int, owners: Ints, run_ends: Ints, out: Bytes, ends: Ints) -> None:
     """Sorts runs of items by group, in a stable order.
 
-    An item has `size` bytes. `runs`, of shape (2, r), contains the group of each run and the index after the run's last
-    item. `out` receives the items of one group after another, as (n·size,) uint8. `ends` receives the index after the
-    last item of each of m groups.
+    An item has `size` bytes. `owners` contains the group of each run, and `run_ends` the index after its last item.
+    `out` receives the items of one group after another, as (n·size,) uint8. `ends` receives the index after the last
+    item of each of m groups.
     """
-    for place in range(ends.size):
-        ends[place] = 0
+    ends[:] = 0
     first = total = 0
-    for run in range(runs.shape[1]):
-        ends[runs[0, run]] += runs[1, run] - first
-        first = runs[1, run]
+    for run in range(run_ends.size):
+        ends[owners[run]] += run_ends[run] - first
+        first = run_ends[run]
     for place in range(ends.size):
         ends[place], total = total, total + ends[place]
     first = 0
-    for run in range(runs.shape[1]):
-        place, last = runs[0, run], runs[1, run]
+    for run in range(run_ends.size):
+        place, last = owners[run], run_ends[run]
         at = ends[place]
         ends[place] += last - first
         own, into = data[first * size : last * size], out[at * size : ends[place] * size]

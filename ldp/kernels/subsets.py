@@ -1,4 +1,4 @@
-"""Counts indices, checks their order, and draws subsets."""
+"""Checks the order of indices, and draws subsets."""
 
 from __future__ import annotations
 
@@ -7,13 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from numba import njit, uint32
-
-
-@njit(cache=True, nogil=True)
-def count_indices(state: npt.NDArray[np.int64], indices: npt.NDArray[np.unsignedinteger[Any]]) -> None:
-    """Adds 1 to state[u] for each index u of type uint8, uint16 or uint32."""
-    for i in range(indices.size):
-        state[indices[i]] += 1
 
 
 @njit(cache=True, nogil=True)

@@ -50,10 +50,13 @@ class GRR(Oracle):
     ) -> None:
         reports["index"] = sampling.responses(values, self.domain_size, self.E, rng=rng)
 
-    def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
+    def accumulate_runs(
+        self, addresses: npt.NDArray[np.int64], runs: npt.NDArray[np.int64], reports: npt.NDArray[np.void]
+    ) -> None:
+        """Counts as `Oracle.accumulate_runs`."""
         from ldp import kernels
 
-        kernels.count_indices(state, self.column(reports, "index"))
+        kernels.count_indices(addresses, runs[0], runs[1], self.column(reports, "index"))
 
     def _simulate(self, histogram: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
         import numpy as np

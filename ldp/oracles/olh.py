@@ -171,27 +171,18 @@ class OLH(Oracle):
         least, most = binom.ppf(once, subset.size, 1 / self.g), binom.isf(once, subset.size, 1 / self.g)
         return int(least), int(most)
 
-    def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
+    def accumulate_runs(
+        self, addresses: npt.NDArray[np.int64], runs: npt.NDArray[np.int64], reports: npt.NDArray[np.void]
+    ) -> None:
+        """Counts as `Oracle.accumulate_runs`."""
         import numpy as np
 
         from ldp import kernels
+        from ldp.oracles.partitioned import grouped
 
-        kernels.COUNT[self.hash](
-            state, reports["seed"].astype(np.uint32), reports["bucket"].astype(np.uint32), self.g
-        )
-
-    def accumulate_sorted(
-        self, addresses: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], reports: npt.NDArray[np.void]
-    ) -> bool:
-        """Counts as `Oracle.accumulate_sorted`."""
-        import numpy as np
-
-        from ldp import kernels
-
-        if self.hash == "mul32":
-            seeds, buckets = reports["seed"].astype(np.uint32), reports["bucket"].astype(np.uint32)
-            kernels.count_mul32_sorted(addresses, ends, seeds, buckets, (self.domain_size, self.g))
-        return self.hash == "mul32"
+        reports, ends = grouped(reports, runs, addresses.size)
+        seeds, buckets = (reports[name].astype(np.uint32) for name in ("seed", "bucket"))
+        kernels.COUNT[self.hash](addresses, ends, seeds, buckets, (self.domain_size, self.g))
 
 
 def best_g(E: Fraction) -> int:

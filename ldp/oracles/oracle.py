@@ -182,24 +182,17 @@ class Oracle(Described, ABC):
             raise ValueError(f"report {first} is malformed: {reports[first]}; {self._allowed()}")
         self._accumulate(state, reports)
 
-    def accumulate_checked(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
-        """Counts reports without `check`; a malformed report can corrupt memory."""
-        arguments.check_counting(state, self.state_size)
-        arguments.check_reports(reports, self.report_dtype)
-        self._accumulate(state, reports)
-
-    def accumulate_sorted(
+    @abstractmethod
+    def accumulate_runs(
         self,
-        addresses: npt.NDArray[np.int64],  # noqa: ARG002
-        ends: npt.NDArray[np.int64],  # noqa: ARG002
-        reports: npt.NDArray[np.void],  # noqa: ARG002
-    ) -> bool:
-        """Counts checked reports into several states, if a kernel can.
+        addresses: npt.NDArray[np.int64],
+        runs: npt.NDArray[np.int64],
+        reports: npt.NDArray[np.void],
+    ) -> None:
+        """Counts checked reports into the states at m addresses.
 
-        The state at `addresses[k]` receives the reports from the end before to `ends[k]`. Returns False, without an
-        effect, if the protocol has no such kernel.
+        See `ldp.oracles.partitioned.accumulate_partitioned`. Wrong arguments corrupt memory.
         """
-        return False
 
     def support(self, state: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Returns the number of reports that support each value, as (d,) int64."""
@@ -360,9 +353,6 @@ class Oracle(Described, ABC):
         self, values: npt.NDArray[np.int64], reports: npt.NDArray[np.void], rng: np.random.Generator | None
     ) -> None: ...
 
-    @abstractmethod
-    def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None: ...
-
     def _simulate(self, histogram: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
         own = rng.binomial(histogram, float(self.p))
         counts: npt.NDArray[np.int64] = own + rng.binomial(histogram.sum() - histogram, float(self.q))
@@ -397,6 +387,14 @@ class Oracle(Described, ABC):
         return f"the bounds are {dict(self.fields)}"
 
     # Helpers for protocols
+
+    def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
+        import numpy as np
+
+        from ldp import kernels
+
+        addresses, runs = np.array([kernels.address_of(state)]), np.array([[0], [reports.size]])
+        self.accumulate_runs(addresses, runs, reports)
 
     def column(self, reports: npt.NDArray[np.void], name: str) -> npt.NDArray[Any]:
         """Returns a field of reports as the read-only array that kernels expect."""

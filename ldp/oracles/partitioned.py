@@ -25,10 +25,9 @@ def accumulate_partitioned(
 ) -> Iterator[None]:
     """Counts each report into one of m states, in steps.
 
-    Reports must be well-formed, as for `Oracle.accumulate_checked`. A run is a series of consecutive reports for the
-    same state. `runs`, of shape (2, r), contains the state's index of each run, and the index after the run's last
-    report. `states` may contain the same array twice. Each step counts at most `most` reports and yields None. If a
-    report is a single index and m > 1, one step counts all reports.
+    Reports must be well-formed (`Oracle.check`). A run is a series of consecutive reports for the same state. `runs`,
+    of shape (2, r), contains the state's index of each run, and the index after the run's last report. `states` may
+    contain the same array twice. Each step counts at most `most` reports and yields None.
 
     Raises:
         TypeError: a state that is not int64, or reports that are not of `report_dtype`.
@@ -44,33 +43,34 @@ def accumulate_partitioned(
         >>> one.tolist(), other.tolist()
         ([0, 0, 2], [1, 0, 0])
     """
-    parts = [reports]
-    if len(states) > 1:
-        check_reports(reports, oracle.report_dtype)
-        for state in states:
-            check_counting(state, oracle.state_size)
-        addresses = np.array([kernels.address_of(state) for state in states])
-        if [*oracle.fields] == ["index"]:
-            kernels.count_indices_partitioned(addresses, runs, oracle.column(reports, "index"))
-            yield
-            return
-        grouped, ends = _grouped(reports, runs, len(states))
-        if len(reports) <= most and oracle.accumulate_sorted(addresses, ends, grouped):
-            yield
-            return
-        parts = np.split(grouped, ends[:-1])
-    for state, part in zip(states, parts, strict=True):
-        for first in range(0, len(part), most):
-            oracle.accumulate_checked(state, part[first : first + most])
-            yield
+    check_reports(reports, oracle.report_dtype)
+    size = oracle.state_size
+    for state in states:
+        check_counting(state, size)
+    addresses = np.array([kernels.address_of(state) for state in states])
+    n = len(reports)
+    for first in range(0, max(n, 1), most):
+        last = min(first + most, n)
+        oracle.accumulate_runs(addresses, runs if n <= most else _cut(runs, first, last), reports[first:last])
+        yield
 
 
-def _grouped(
+def grouped(
     reports: npt.NDArray[np.void], runs: npt.NDArray[np.int64], m: int
 ) -> tuple[npt.NDArray[np.void], npt.NDArray[np.int64]]:
-    """Returns a copy of the reports by state, and the end of each part."""
+    """Returns the reports by state, and the end of each state's part."""
+    if m == 1:
+        return reports, runs[1, -1:]
     out, ends = np.empty_like(reports), np.empty(m, np.int64)
     data = np.ascontiguousarray(reports).view(np.uint8)
     data.flags.writeable = False  # the type that `kernels.warm` compiles
-    kernels.gather(data, reports.dtype.itemsize, runs, out.view(np.uint8), ends)
+    kernels.gather(data, reports.dtype.itemsize, runs[0], runs[1], out.view(np.uint8), ends)
     return out, ends
+
+
+def _cut(runs: npt.NDArray[np.int64], first: int, last: int) -> npt.NDArray[np.int64]:
+    """Returns the runs of the reports from `first` to `last`."""
+    ends = runs[1]
+    part = runs[:, np.searchsorted(ends, first, "right") : np.searchsorted(ends, last) + 1].copy()
+    part[1] = np.minimum(part[1], last) - first
+    return part

@@ -85,13 +85,19 @@ class SubsetSelection(Oracle):
                 np.put_along_axis(chosen, members, True, axis=1)
                 reports["bits"][part] = np.packbits(chosen, axis=1, bitorder="little")
 
-    def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
+    def accumulate_runs(
+        self, addresses: npt.NDArray[np.int64], runs: npt.NDArray[np.int64], reports: npt.NDArray[np.void]
+    ) -> None:
+        """Counts as `Oracle.accumulate_runs`."""
         from ldp import kernels
+        from ldp.oracles.partitioned import grouped
 
         if self._as_indices:
-            kernels.count_indices(state, self.column(reports, "indices").reshape(-1))
+            indices = self.column(reports, "indices").reshape(-1)
+            kernels.count_indices(addresses, runs[0], runs[1] * self.k, indices)
         else:
-            kernels.count_bits(state, self.column(reports, "bits"))
+            reports, ends = grouped(reports, runs, addresses.size)
+            kernels.count_bits(addresses, ends, self.column(reports, "bits"), self.domain_size)
 
     def _simulate(self, histogram: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
         import numpy as np

@@ -66,19 +66,15 @@ class UnaryEncoding(Oracle):
         own = sampling.coins(self.p, values.size, rng=rng)
         bits[at] = bits[at] & ~bit | own * bit
 
-    def _accumulate(self, state: npt.NDArray[np.int64], reports: npt.NDArray[np.void]) -> None:
+    def accumulate_runs(
+        self, addresses: npt.NDArray[np.int64], runs: npt.NDArray[np.int64], reports: npt.NDArray[np.void]
+    ) -> None:
+        """Counts as `Oracle.accumulate_runs`."""
         from ldp import kernels
+        from ldp.oracles.partitioned import grouped
 
-        kernels.count_bits(state, self.column(reports, "bits"))
-
-    def accumulate_sorted(
-        self, addresses: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], reports: npt.NDArray[np.void]
-    ) -> bool:
-        """Counts as `Oracle.accumulate_sorted`."""
-        from ldp import kernels
-
-        kernels.count_bits_sorted(addresses, ends, self.column(reports, "bits"), self.domain_size)
-        return True
+        reports, ends = grouped(reports, runs, addresses.size)
+        kernels.count_bits(addresses, ends, self.column(reports, "bits"), self.domain_size)
 
     def _well_formed(self, reports: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
         import numpy as np

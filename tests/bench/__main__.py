@@ -17,7 +17,7 @@ def main() -> None:
     """Runs every benchmark."""
     if hasattr(os, "sched_setaffinity"):  # before numpy is imported, which counts the cores for its threads
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    from tests.bench import engines, javascript, perturb, readers, uploads
+    from tests.bench import engines, javascript, mixed, perturb, readers, uploads
     from tests.bench.ingest import bench as ingest
 
     start = time.perf_counter()
@@ -25,6 +25,7 @@ def main() -> None:
         perturb,
         javascript,
         engines,
+        mixed,
         readers,
         ingest,
         uploads,

@@ -21,9 +21,10 @@ def compare(
     peer_name: str,
     setup: str,
     rate: tuple[int, str] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Line:
     """Measures one call of each after a first one: records a second with `rate`, else seconds a call."""
-    sides = [(side, _calls(side)) for side in (ours, peer)]
+    sides = [(side, _calls(side), clock) for side in (ours, peer)]
     result = _medians(sides)
     if rate is not None:
         result = [rate[0] / seconds for seconds in result]
@@ -52,7 +53,7 @@ def spread(bench: str, costs: Mapping[int, Callable[[], object]], *, setup: str)
     }
 
 
-def _medians(sides: Sequence[tuple[Callable[[], object], int]]) -> list[float]:
+def _medians(sides: Sequence[tuple[Callable[[], object], int, Callable[[], float]]]) -> list[float]:
     turns = [[_seconds(*side) for side in sides] for _ in range(REPETITIONS)]
     return [statistics.median(seconds) for seconds in zip(*turns, strict=True)]
 
@@ -62,11 +63,11 @@ def _calls(side: Callable[[], object]) -> int:
     return max(1, math.ceil(LEAST_SECONDS / _seconds(side, 1)))
 
 
-def _seconds(side: Callable[[], object], calls: int) -> float:
-    start = time.perf_counter()
+def _seconds(side: Callable[[], object], calls: int, clock: Callable[[], float] = time.perf_counter) -> float:
+    start = clock()
     for _ in range(calls):
         side()
-    return (time.perf_counter() - start) / calls
+    return (clock() - start) / calls
 
 
 def _rounded(number: float) -> float:

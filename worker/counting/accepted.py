@@ -19,8 +19,6 @@ Ints = npt.NDArray[np.int64]
 Runs = tuple[Sequence[tuple[int, int]], Sequence[int], Ints]
 """The (pane, segment) of each cell as indices, each cell's number of reports, and runs as in `Placed`."""
 
-_ONE_RUN = np.zeros((2, 1), np.int64)  # the run of reports that are all in one cell
-
 
 @dataclass(frozen=True)
 class Accepting:
@@ -49,9 +47,14 @@ class Accepting:
         )
 
     @cached_property
+    def segmented(self) -> bool:
+        """Whether a document has segments."""
+        return any(document.segment is not None for document in self.documents)
+
+    @cached_property
     def plain(self) -> bool:
         """Whether all reports have one document, without segments."""
-        return len(self.documents) == 1 and self.documents[0].segment is None
+        return len(self.documents) == 1 and not self.segmented
 
     def decode(self, part: Columns, limits: RecordLimits) -> frames.DecodedBatch:
         """Decodes records; see `frames.decode_all`."""
@@ -115,10 +118,11 @@ class Accepted(NamedTuple):
 
         ``placed`` has the panes of the reports of all documents; None without panes.
         """
-        sizes, runs = ([self.total], _ONE_RUN) if placed is None else (placed.sizes, placed.runs)
+        if placed is None and not self.accepting.segmented:
+            return [([(0, 0)], [len(each)], np.array([[0], [len(each)]])) for each in self.reports]
+        whole = np.array([[0], [self.total]])
+        sizes, runs = ([self.total], whole) if placed is None else (placed.sizes, placed.runs)
         if self.found is None:
             return [([(pane, 0) for pane in range(len(sizes))], sizes, runs)]
-        if placed is None:
-            runs = np.array([[0], [self.total]])
         shape = len(self.reports), len(sizes), len(self.accepting.segments.cells)
         return spread(*self.found, self.counts, runs, shape)

@@ -248,13 +248,12 @@ def spread(
     documents, panes, segments = shape
     most = min(len(counts), documents * panes * segments)
     table, cells = np.full(1 << (2 * most).bit_length(), -1), np.empty((6, most), np.int64)
-    found, used = np.empty((2, len(counts)), np.int64), np.zeros((4, documents), np.int64)
+    found, used = np.empty((documents, 2, len(counts)), np.int64), np.zeros((4, documents), np.int64)
     n = _spread(document, segment, counts, (runs[0], runs[1]), (panes, segments), table, cells, found, used)
-    split: list[tuple[list[tuple[int, int]], list[int], Ints]]
-    split = [([], [], found[:, first:last]) for first, last in used[:2].T.tolist()]
-    for one, pane, part, size in zip(*cells[:4, :n].tolist(), strict=True):
-        split[one][0].append((pane, part))
-        split[one][1].append(size)
+    owners, split = cells[0, :n], []
+    for one, ends in enumerate(used[0].tolist()):
+        pane, part, size = cells[1:4, np.flatnonzero(owners == one)].tolist()
+        split.append((list(zip(pane, part, strict=True)), size, found[one, :, :ends]))
     return split
 
 
@@ -274,25 +273,19 @@ def _spread(
 
     ``cells`` receives the document, pane and segment of each cell, its number of reports, and its index among the
     document's cells. The last row belongs to the table.
-    ``found`` receives the runs of each document, from the place `used[0]` to `used[1]` on. ``table`` is a hash table.
+    ``found`` receives the runs of each document, and ``used`` their number. ``table`` is a hash table.
     """
     (panes, segments), (owners, run_ends) = shape, runs
     sizes, places, numbers = cells[3], cells[4], cells[5]
-    firsts, ends, reports, many = used[0], used[1], used[2], used[3]
-    for i in range(len(document)):
-        ends[document[i]] += 1
-    n, run, total, before, slot = 0, 0, 0, -1, -1
-    for one in range(len(ends)):
-        firsts[one], ends[one], n = n, n, n + ends[one]
-    n = 0
+    ends, reports, many, last = used[0], used[1], used[2], used[3]
+    last[:] = -1
+    n = run = total = 0
     for i in range(len(counts)):
         one, count = document[i], counts[i]
         total += count
         while run_ends[run] < total:
             run += 1
-        number = (one * panes + owners[run]) * segments + segment[i]
-        if number != before:
-            slot, before = _find(number, table, numbers, n), number
+        slot = _find((one * panes + owners[run]) * segments + segment[i], table, numbers, n)
         if slot == n:
             cells[0, n], cells[1, n], cells[2, n] = one, owners[run], segment[i]
             sizes[n], places[n] = 0, many[one]
@@ -300,12 +293,10 @@ def _spread(
             n += 1
         sizes[slot] += count
         reports[one] += count
-        end = ends[one]
-        if end > firsts[one] and found[0, end - 1] == places[slot]:
-            found[1, end - 1] = reports[one]
-        else:
-            found[0, end], found[1, end] = places[slot], reports[one]
-            ends[one] = end + 1
+        place = places[slot]
+        end = ends[one] + (place != last[one])  # no branch, as in `_walk`
+        found[one, 0, end - 1], found[one, 1, end - 1] = place, reports[one]
+        ends[one], last[one] = end, place
     return n
 
 

@@ -28,13 +28,13 @@ def count(metrics, name):
 
 
 def test_a_slow_batch_keeps_its_membership_and_commits_in_between(kafka, redis_url, tmp_path, monkeypatch):
-    accumulate = ldp.GRR._accumulate
+    accumulate = ldp.GRR.accumulate_runs
 
-    def slowly(self, state, reports):
+    def slowly(self, addresses, runs, reports):
         time.sleep(SECONDS * len(reports))
-        accumulate(self, state, reports)
+        accumulate(self, addresses, runs, reports)
 
-    monkeypatch.setattr(ldp.GRR, "_accumulate", slowly)
+    monkeypatch.setattr(ldp.GRR, "accumulate_runs", slowly)
     monkeypatch.setattr(ldp.GRR, "cost", MOST_COST)
     patient = partial(KafkaConsumer, max_poll_interval_ms=int(1000 * INTERVAL))
     monkeypatch.setattr(consumer, "KafkaConsumer", patient)

@@ -15,6 +15,7 @@ from numba import njit
 
 from ldp import OLH, kernels
 from ldp.oracles.olh import HASHES, mul32, xxh32
+from tests.support.counting import addresses_of, count_hashes
 
 pytestmark = pytest.mark.statistical
 
@@ -76,7 +77,7 @@ def test_counts_equal_a_recount(name, g):
     own = np.random.default_rng(2).integers(d, size=37)
     buckets[::2] = kernels.HASH[name](seeds, own, g)[::2]
     state = np.zeros(d, np.int64)
-    kernels.COUNT[name](state, seeds, buckets, g)
+    count_hashes(name, state, seeds, buckets, g)
     assert state.tolist() == recount(name, seeds, buckets, g, range(d))
     assert (state[own[::2]] > 0).all()
 
@@ -93,7 +94,7 @@ def test_counts_across_groups_and_tiles(name, g, n):
     d = 4
     seeds, buckets = draw(n, g)
     state = np.full(d, 5, np.int64)
-    kernels.COUNT[name](state, seeds, buckets, g)
+    count_hashes(name, state, seeds, buckets, g)
     assert (state - 5).tolist() == recount(name, seeds, buckets, g, range(d))
 
 
@@ -105,7 +106,7 @@ def test_counts_of_the_largest_domain(name, g):
     d = 1 << 24
     seeds, buckets = draw(9, g)
     state = np.zeros(d, np.int64)
-    kernels.COUNT[name](state, seeds, buckets, g)
+    count_hashes(name, state, seeds, buckets, g)
     borders = [v for k in range(1, 8) for v in (10**k - 1, 10**k, 10**k + 1)] + [0, d - 1]
     values = borders + np.random.default_rng(5).integers(d, size=400).tolist()
     assert state[values].tolist() == recount(name, seeds, buckets, g, values)
@@ -129,7 +130,7 @@ def test_mul32_at_the_borders_of_a_bucket(g):
         for x in {max(first - 1, 0), first, min(first + 1, 2**32 - 1), 2**32 - 1}:
             assert mul32(seed_of(x), 0, g) == x * g >> 32
             state = np.zeros(1, np.int64)
-            kernels.count_mul32(state, np.array([seed_of(x)], np.uint32), np.array([b], np.uint32), g)
+            count_hashes("mul32", state, np.array([seed_of(x)], np.uint32), np.array([b], np.uint32), g)
             assert state[0] == (x * g >> 32 == b)
 
 
@@ -144,7 +145,7 @@ def test_xxh32_below_its_bucket_does_not_wrap(g):
     for v in small.tolist():
         for b, expected in [(hashes[v] + 2**32 % g, 0), (hashes[v], 1)]:
             state = np.zeros(v + 1, np.int64)
-            kernels.count_xxh32(state, np.zeros(1, np.uint32), np.array([b], np.uint32), g)
+            count_hashes("xxh32", state, np.zeros(1, np.uint32), np.array([b], np.uint32), g)
             assert state[v] == expected
 
 
@@ -153,7 +154,8 @@ def test_xxh32_below_its_bucket_does_not_wrap(g):
 def test_hashes_are_computed_in_the_widest_vectors(name):
     """The multiplications in the machine code, compiled again: cached code cannot be inspected."""
     fresh = njit(nogil=True)(getattr(kernels.hashing, f"_count_{name}").py_func)
-    fresh.compile("(i8[::1], u4[::1], u4[::1], i8, u4[:, ::1])")
+    further = {"mul32": "u4[:, ::1]", "xxh32": "i8[:, ::1], i8[::1]"}
+    fresh.compile(f"(i8[::1], i8[::1], u4[::1], u4[::1], UniTuple(i8, 2), u4[:, ::1], {further[name]})")
     (code,) = fresh.inspect_asm().values()
     has = get_host_cpu_features()
     widest = [("avx512dq", r"vpmulld\s.*%zmm"), ("avx2", r"vpmulld\s.*%ymm"), ("neon", r"mul\s+v\d+\.4s")]
@@ -183,19 +185,16 @@ def test_two_values_collide_with_probability_one_in_g(name, g):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("d", [1, 8, 9, 1000, 8 * kernels.bits.RUN + 3, 10_000])
+@pytest.mark.parametrize("d", [1, 8, 9, 63, 64, 511, 512, 513, 1000, 10_000])
 def test_bit_counts_equal_a_recount(d):
-    """For numbers of reports around a run of short ones, and around the 255 runs that a byte can count."""
-    together = max(1, kernels.bits.RUN // -(-d // 8))
-    sizes = [0, 1, together - 1, together, together + 1]
-    if together < 300:
-        sizes += [254 * together, 255 * together, 255 * together + 1, 511 * together + 2]
+    """For numbers of reports around the 255 that a byte can count."""
+    sizes = [0, 1, 254, 255, 256, 512]
     rng = np.random.default_rng(1)
     values = rng.random((max(sizes), d)) < rng.choice([0.3, 1.0], size=d)  # some bits are set in every report
     bits = np.packbits(values, axis=1, bitorder="little")
     for n in sizes:
         state = np.full(d, 5, np.int64)
-        kernels.count_bits(state, bits[:n])
+        kernels.count_bits(addresses_of(state), np.array([n]), bits[:n], d)
         assert (state - 5 == values[:n].sum(axis=0)).all()
 
 
@@ -210,7 +209,8 @@ def test_index_counts_and_order_equal_a_recount(kind):
     indices[0] = [0, 1, 2, 3, 4, 5, m - 1]
     state = np.full(m, 5, np.int64)
     for part in (indices[:0], indices):
-        kernels.count_indices(state, part.reshape(-1))
+        ends = np.array([part.size])
+        kernels.count_indices(addresses_of(state), 0 * ends, ends, part.reshape(-1))
     assert (state - 5 == np.bincount(indices.reshape(-1), minlength=m)).all()
     expected = [sorted(set(row)) == row for row in indices.tolist()]
     assert kernels.ascends(indices).tolist() == expected

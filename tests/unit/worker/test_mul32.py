@@ -18,6 +18,7 @@ from tests.long.attack.collisions import (
     words_of_mix32,
     words_of_mul32,
 )
+from tests.support.counting import count_hashes
 from tests.support.harness import truth
 from worker.audit.hashes import HASHES
 
@@ -65,7 +66,7 @@ def test_vectors_match_in_the_kernels(seed, v, g, x, bucket):
         own = x * scale >> 32
         for r in (own, (own + 1) % scale):
             state = np.zeros(v + 1, np.int64)
-            kernels.count_mul32(state, seeds, np.array([r], np.uint32), scale)
+            count_hashes("mul32", state, seeds, np.array([r], np.uint32), scale)
             assert state[v] == (r == own)
     (words,) = words_of_mul32(np.array([v]))
     word = np.empty(1, np.uint32)
@@ -124,7 +125,7 @@ def test_each_bucket_has_its_share_of_all_seeds():
     g, r, part = 55, 7, 1 << 22
     state, buckets = np.zeros(3, np.int64), np.full(part, r, np.uint32)
     for start in range(0, 1 << 32, part):
-        kernels.count_mul32(state, np.arange(start, start + part, dtype=np.uint32), buckets, g)
+        count_hashes("mul32", state, np.arange(start, start + part, dtype=np.uint32), buckets, g)
     share = -(-((r + 1) << 32) // g) - -(-(r << 32) // g)
     assert share in (2**32 // g, 2**32 // g + 1)
     assert state.tolist() == [share] * 3

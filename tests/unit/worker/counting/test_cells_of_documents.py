@@ -5,9 +5,13 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 import ldp
+from ldp import frames
+from ldp.oracles import ORACLES
+from worker.audit.protocols import protocol_of
 from worker.counting import layout
 from worker.counting.columns import Batch, Columns
 from worker.counting.documents import of_fleet
@@ -194,6 +198,49 @@ def test_counts_are_those_of_a_recount(seed: int) -> None:
                 total.state.tolist() == [sum(each) for each in zip(*whole, strict=True)][: len(total.state)]
             )
             assert total.reports == sum(map(sum, whole))
+
+
+@pytest.mark.parametrize("name", [*sorted(ORACLES), "xxh32"])
+def test_segments_of_each_protocol_count_as_in_the_audit(name: str) -> None:
+    """Two documents, three panes: the reports of each cell, gathered record by record and counted by other code."""
+    rng, some = np.random.default_rng(5), random.Random(5)
+    protocol, options = ("olh", {"hash": "xxh32"}) if name == "xxh32" else (name, {})
+    streams = [
+        ldp.Stream("s", ldp.oracle(protocol, "1", d, **options), segment=levels)
+        for d, levels in ((40, None), (70, "country:app"))
+    ]
+    gathered, values = dict[tuple[int | None, str, str], list[npt.NDArray[np.void]]](), list[bytes]()
+    times = sorted(some.randrange(3 * PANE) for _ in range(1500))
+    for time in times:
+        stream = some.choices(streams, (1, 3))[0]
+        segment = (
+            None if stream.segment is None else some.choice(("DE:1", "US:4.3", "US:9.9", "XX:1", "FR:1"))
+        )
+        reports = stream.oracle.perturb(rng.integers(40, size=some.randrange(1, 4)), rng=rng)
+        values.append(frames.encode(stream, reports, segment))
+        cell = "" if segment is None else Recount._cell(segment, {"DE", "US:4.3"}, {"DE", "US:4.3"})
+        gathered.setdefault((time // PANE, stream.fingerprint.hex(), cell), []).append(reports)
+    known = of_fleet(ldp.Fleet(tuple(streams)))
+    rule = Rule(0, 1, LIMITS, dict.fromkeys(known, Status()), {"DE": Status(), "US:4.3": Status()})
+    state = PartitionState.ruled(0, [rule], known)
+    state.windows.admit(0)
+    for first in range(0, len(times), 700):
+        part = range(first, min(first + 700, len(times)))
+        columns = Columns.of(part, times[first : part.stop], values[first : part.stop])
+        state.apply(Batch(0, first, part.stop, columns))
+    assert state.accepted == len(times)
+    assert state.windows.late == {}
+    counted = {
+        (key.pane and key.pane.start // PANE, key.fingerprint, segment): cell
+        for key, cells in state.cells.items()
+        for segment, cell in cells.items()
+    }
+    assert counted.keys() == gathered.keys()
+    audited = {stream.fingerprint.hex(): protocol_of(stream.document()) for stream in streams}
+    for place, parts in gathered.items():
+        reports, expected = np.concatenate(parts), np.zeros(audited[place[1]].entries, np.int64)
+        audited[place[1]].count(expected, *(reports[field] for field in reports.dtype.names or ()))
+        assert (counted[place].reports, counted[place].state.tolist()) == (reports.size, expected.tolist())
 
 
 def test_the_log_tests_lateness_over_all_documents() -> None:
