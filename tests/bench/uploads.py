@@ -3,9 +3,10 @@
 python -m tests.bench.uploads
 
 The peer of the gateway is granian with a Starlette handler that reads the body and answers 202, without Kafka. Both get
-the same requests in turns: 64 keep-alive connections, each with one upload in flight. Then 10,000 connections send one
-upload each and stay open. The shuffler's rate is from its first batch to its last. CPU seconds are those of the
-measured process (see `usage`).
+the same requests in turns: 64 keep-alive connections, each with one upload in flight. Then the gateway gets
+encapsulated uploads (oblivious HTTP), which are encrypted before each turn. Then 10,000 connections send one upload each
+and stay open. The shuffler's rate is from its first batch to its last. CPU seconds are those of the measured process
+(see `usage`).
 """
 
 import asyncio
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from statistics import median
 
@@ -39,9 +41,11 @@ from deploy.local.workers import ROOT
 from ldp import frames
 from tests.bench.ingest.usage import Cores, Usage, on
 from tests.bench.measure import Line
+from tests.support.ohttp import Sealed, dated, write_request
 
 TURNS, TURN_SECONDS, CONNECTIONS, MANY = 5, 3.0, 64, 10_000
-BATCH, UPLOADS = 1_000, 200_000
+BATCH, UPLOADS, SEALED = 1_000, 200_000, 6_000
+_WORKER = [sys.executable, "-m", "worker"]
 _PATH = "/v1/streams/uploads/reports"
 
 
@@ -54,22 +58,36 @@ def lines() -> Iterator[Line]:
         toml = Path(folder) / "worker.toml"
         toml.write_text(
             f'kafka.bootstrap_servers = "{services.kafka.address}"\nhttp.port = {ports["shuffle"]}\n'
-            f"log_level = 'warning'\ngateway.port = {ports['gateway']}\ngateway.metrics_port = {ports['metrics']}\n"
+            f"log_level = 'warning'\ngateway.ohttp.key_files = ['key']\n"
+            f"gateway.port = {ports['gateway']}\ngateway.metrics_port = {ports['metrics']}\n"
             '[[streams]]\nname = "uploads"\ntopic = "reports"\nintake = "intake"\nprotocol = "olh"\nepsilon = "1"\n'
             f"domain_size = 1024\nshuffle_batch_size = {BATCH}\n",
             encoding="utf-8",
         )
+        subprocess.run([*_WORKER, "ohttp-key", "new", toml.with_name("key")], check=True, stdout=sys.stderr)
         subprocess.run(_command("create-topics", toml), cwd=ROOT, check=True, stdout=sys.stderr)
         stream = ldp.Stream("uploads", ldp.OLH("1", domain_size=1024))
         frame = frames.encode(stream, stream.oracle.perturb([7]))
         with _running(_command("gateway", toml), cores) as gateway, _running(_bare(ports), cores) as bare:
             _await(lambda: _get(ports["metrics"], "/readyz"))
-            _await(lambda: _load(ports["bare"], frame, 0.5))
-            _load(ports["gateway"], frame, TURN_SECONDS)
+            _await(lambda: _load(ports["bare"], _requests(frame, 0.5)))
+            _load(ports["gateway"], _requests(frame, TURN_SECONDS))
             sides = (gateway, ports["gateway"]), (bare, ports["bare"])
-            turns = [[_rate(pid, port, frame) for pid, port in sides] for _ in range(TURNS)]
+            turns = [
+                [_rate(pid, port, _requests(frame, TURN_SECONDS)) for pid, port in sides]
+                for _ in range(TURNS)
+            ]
+            before = _total(ports["metrics"], "ldp_gateway_uploads_total", "accepted")
+            sealed = [
+                _rate(gateway, ports["gateway"], iter(_sealed(ports["gateway"], frame))) for _ in range(TURNS)
+            ]
+            after = _total(ports["metrics"], "ldp_gateway_uploads_total", "accepted")
+            if after - before != TURNS * SEALED:
+                raise ValueError(
+                    f"{after - before:g} encapsulated uploads are accepted, not {TURNS * SEALED}"
+                )
             peak = Usage.of(gateway).peak_bytes
-            accepted = _load(ports["gateway"], frame, 0, MANY)
+            accepted = _load(ports["gateway"], islice(_requests(frame, 60), MANY), MANY)
             most = Usage.of(gateway).peak_bytes
         ours, peer = (median(side) for side in zip(*turns, strict=True))
         yield {
@@ -83,6 +101,12 @@ def lines() -> Iterator[Line]:
             "setup": f"one OLH report, {CONNECTIONS} connections, {TURNS} turns of {TURN_SECONDS:g} s",
         }
         yield {
+            "bench": "uploads: gateway with oblivious HTTP",
+            "ours": round(median(sealed)),
+            "unit": "uploads/CPU s",
+            "setup": f"one OLH report, {CONNECTIONS} connections, {TURNS} turns of {SEALED:,} uploads",
+        }
+        yield {
             "bench": f"uploads: gateway with {MANY:,} connections",
             "ours": round((most - peak) / MANY),
             "unit": "bytes per connection",
@@ -93,7 +117,7 @@ def lines() -> Iterator[Line]:
 
 
 def _command(name: str, toml: Path) -> list[str]:
-    return [sys.executable, "-m", "worker", name, "--config", str(toml)]
+    return [*_WORKER, name, "--config", str(toml)]
 
 
 def _bare(ports: dict[str, int]) -> list[str]:
@@ -121,50 +145,68 @@ def _await(ready: Callable[[], object]) -> None:
     raise TimeoutError("a process did not start within 60 s")
 
 
-def _get(port: int, path: str) -> str:
-    """Returns the body of an answer 200, else an empty text."""
+def _get(port: int, path: str) -> bytes:
+    """Returns the body of an answer 200, else an empty body."""
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
         connection.request("GET", path)
         answer = connection.getresponse()
-        body = answer.read().decode()
-    return body if answer.status == 200 else ""
+        body = answer.read()
+    return body if answer.status == 200 else b""
 
 
-def _rate(pid: int, port: int, frame: bytes) -> float:
+def _rate(pid: int, port: int, requests: Iterator[bytes]) -> float:
     """Uploads per CPU second of a process."""
     before = Usage.of(pid).cpu_seconds
-    uploads = _load(port, frame, TURN_SECONDS)
+    uploads = _load(port, requests)
     return uploads / (Usage.of(pid).cpu_seconds - before)
 
 
-def _load(port: int, frame: bytes, seconds: float, connections: int = CONNECTIONS) -> int:
-    """Uploads over all connections for some time, at least once; returns the number of answers 202."""
-    deadline, accepted = time.monotonic() + seconds, 0
+def _load(port: int, requests: Iterator[bytes], connections: int = CONNECTIONS) -> int:
+    """Sends all requests over all connections; returns the number of answers 202 (or 200, with oblivious HTTP)."""
+    accepted = 0
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
         for _ in range(connections):
             connection = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             selector.register(connection, selectors.EVENT_READ, connection)
-            connection.sendall(_request(frame))
+            connection.sendall(next(requests))
         while selector.get_map():
             for key, _ in selector.select():
                 connection = key.data
                 answer = connection.recv(4096)
-                if not answer.startswith((b"HTTP/1.1 202", b"HTTP/1.1 503")):
+                if not answer.startswith((b"HTTP/1.1 20", b"HTTP/1.1 503")):
                     raise ConnectionError(f"the answer is {answer[:100]!r}")
-                accepted += answer[9:12] == b"202"
-                if time.monotonic() < deadline:
-                    connection.sendall(_request(frame))
+                accepted += answer[9:11] == b"20"
+                if (request := next(requests, None)) is not None:
+                    connection.sendall(request)
                 else:
                     selector.unregister(connection)
     return accepted
 
 
-def _request(frame: bytes) -> bytes:
-    return (
-        f"POST {_PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
-        f"Idempotency-Key: {secrets.token_hex(16)}\r\nContent-Length: {len(frame)}\r\n\r\n"
-    ).encode() + frame
+def _requests(frame: bytes, seconds: float) -> Iterator[bytes]:
+    """Yields uploads for some time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        yield (
+            f"POST {_PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
+            f"Idempotency-Key: {secrets.token_hex(16)}\r\nContent-Length: {len(frame)}\r\n\r\n"
+        ).encode() + frame
+
+
+def _sealed(port: int, frame: bytes) -> list[bytes]:
+    """Returns encapsulated uploads."""
+    keys = _get(port, "/ohttp-keys")
+    found = []
+    for _ in range(SEALED):
+        fields = [
+            (b"content-type", b"application/octet-stream"),
+            (b"idempotency-key", secrets.token_hex(16).encode()),
+        ]
+        body = Sealed(keys, write_request(b"POST", _PATH.encode(), dated(fields), frame)).request
+        head = "POST /ohttp HTTP/1.1\r\nHost: localhost\r\nContent-Type: message/ohttp-req\r\n"
+        found.append(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    return found
 
 
 def _shuffled(kafka: str, toml: Path, port: int, frame: bytes, cores: Cores) -> Iterator[Line]:
@@ -190,12 +232,15 @@ def _shuffled(kafka: str, toml: Path, port: int, frame: bytes, cores: Cores) -> 
 
 def _moved(port: int) -> float:
     """Number of uploads that the shuffler has moved."""
-    families = text_string_to_metric_families(_get(port, "/metrics"))
+    return _total(port, "ldp_shuffle_uploads_total", "shuffled")
+
+
+def _total(port: int, name: str, outcome: str) -> float:
+    """Sum of a metric over all streams."""
+    families = text_string_to_metric_families(_get(port, "/metrics").decode())
     samples = (sample for family in families for sample in family.samples)
     return sum(
-        sample.value
-        for sample in samples
-        if sample.name == "ldp_shuffle_uploads_total" and sample.labels["outcome"] == "shuffled"
+        sample.value for sample in samples if sample.name == name and sample.labels["outcome"] == outcome
     )
 
 
