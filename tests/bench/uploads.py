@@ -4,9 +4,9 @@ python -m tests.bench.uploads
 
 The peer of the gateway is granian with a Starlette handler that reads the body and answers 202, without Kafka. Both get
 the same requests in turns: 64 keep-alive connections, each with one upload in flight. Then the gateway gets
-encapsulated uploads (oblivious HTTP), which are encrypted before each turn. Then 10,000 connections send one upload each
-and stay open. The shuffler's rate is from its first batch to its last. CPU seconds are those of the measured process
-(see `usage`).
+encapsulated uploads (oblivious HTTP), which are encrypted before each turn. Then 10,000 connections send one upload
+each and stay open. The shuffler's rate is from its first batch to its last. CPU seconds are those of the measured
+process (see `usage`).
 """
 
 import asyncio

@@ -55,7 +55,14 @@ BLOCKS = {
     "guides/read-snapshots": {"curl": READER, "const response": READER, "ldp-worker watch": READER},
     "guides/receive-reports": {
         **dict.fromkeys(
-            ("[[streams]]", "ldp-worker create-topics", "STREAM=", "import json"),
+            (
+                "[[streams]]",
+                "ldp-worker create-topics",
+                "STREAM=",
+                "import json",
+                "ldp-worker ohttp",
+                "[gateway",
+            ),
             "tests/integration/kafka/test_gateway.py",
         ),
         "limit_req_zone": "is a part of the reader's configuration of nginx",

@@ -35,4 +35,4 @@ def test_every_kind_of_asset_has_its_table():
         *("Actors", "Topics", "Keys in Redis", "Ports", "Files", "Processes", "Uploads")
     ]
     assert PAGE.count(HEADING) == 6
-    assert [int(row[0]) for row in ROWS] == list(range(1, len(ROWS) + 1)) and len(ROWS) == 42
+    assert [int(row[0]) for row in ROWS] == list(range(1, len(ROWS) + 1)) and len(ROWS) == 44

@@ -173,13 +173,17 @@ def test_the_crates_ohttp_and_bhttp_upload_reports(sealed_front, tmp_path):
 
 def test_the_guide_uploads_and_shuffles_reports(kafka, tmp_path):
     found = [text for _, text in every_block("guides/receive-reports")]
-    table, _, curl, python = found[:4]
+    table, _, curl, python, _, new_key, keys = found
     topic = f"s{uuid4().hex[:10]}"
     table = table.replace("colour-", f"{topic}-").replace(
         "shuffle_batch_size = 1000", "shuffle_batch_size = 2"
     )
-    with Front(kafka, tmp_path, table=table, settings={"gateway.timeout_seconds": 20.0}) as front:
+    new_key = new_key.replace("ldp-worker", f"{sys.executable} -m worker")
+    subprocess.run(["bash", "-ec", new_key], check=True, timeout=60, cwd=tmp_path)
+    settings = {"gateway.timeout_seconds": 20.0}
+    with Front(kafka, tmp_path, table=table + keys, settings=settings) as front:
         front.start("shuffle")
+        assert front.ask(front.port, "GET", "/ohttp-keys")[0] == 200
         curl, python = (text.replace("127.0.0.1:8080", f"127.0.0.1:{front.port}") for text in (curl, python))
         environ = os.environ | {"PATH": f"{sys.prefix}/bin:{os.environ['PATH']}"}
         script = ["bash", "-euc", f"cd {tmp_path}\n{curl}"]

@@ -32,6 +32,7 @@ from tests.support.harness import EVENT_TIME, Sending, World, batches, until
 from tests.support.harness.front import BATCH, INFLIGHT, Front
 from tests.support.harness.proxy import Proxy
 from tests.support.harness.truth import support
+from worker.gateway import ohttp
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -465,13 +466,22 @@ def redis_lets_nobody_in_and_is_nearly_full(stage):
 
 
 @provokes(
-    *("LdpGatewayRefusing", "LdpGatewayRejecting", "LdpShuffleDuplicates", "LdpUploadsLost"),
+    *(
+        "LdpGatewayRefusing",
+        "LdpGatewayRejecting",
+        "LdpGatewayUnopened",
+        "LdpShuffleDuplicates",
+        "LdpUploadsLost",
+    ),
     *("LdpUploadsWaiting", "LdpUploadsDown", "LdpShuffleRetrying"),
 )
 def uploads_go_wrong(stage):
     """Fills the gateway, repeats an id, writes to the intake, and moves the shuffler's offset."""
     (stage.folder / "front").mkdir()
-    front = stage.stack.enter_context(Front(stage.services.kafka.address, stage.folder / "front"))
+    key = stage.folder / "front" / "key"
+    ohttp.new_key(key)
+    settings = {"gateway.ohttp.key_files": [str(key)]}
+    front = stage.stack.enter_context(Front(stage.services.kafka.address, key.parent, settings=settings))
     front.start("shuffle")
     stage.jobs |= front.jobs
     yield
@@ -485,6 +495,7 @@ def uploads_go_wrong(stage):
             front.upload(1, repeated)
             front.upload(1)
             front.ask(front.port, "POST", f"/v1/streams/{front.name}/reports", b"noise", BINARY)
+            front.ask(front.port, "POST", "/ohttp", b"noise", {"Content-Type": "message/ohttp-req"})
         producer.send(intake.topic, b"noise", os.urandom(16), partition=0)
         with contextlib.ExitStack() as waiting:
             for _ in range(INFLIGHT // front.config.gateway.max_body_bytes):
@@ -494,7 +505,8 @@ def uploads_go_wrong(stage):
             for number in range(100):
                 front.upload(number)
         names = ("LdpGatewayRefusing", "LdpGatewayRejecting", "LdpShuffleDuplicates")
-        return all(watch.fires(name, **of) for name in names) and watch.fires("LdpUploadsLost", **of)
+        lost = watch.fires("LdpUploadsLost", **of) and watch.fires("LdpGatewayUnopened", outcome="key")
+        return lost and all(watch.fires(name, **of) for name in names)
 
     until(flood, f"all of it fires; {watch.now}", _TIMEOUT)
     producer.close()

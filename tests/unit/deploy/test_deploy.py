@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -121,6 +122,21 @@ def test_the_image_listens_on_all_interfaces() -> None:
 def test_the_compose_file_is_valid() -> None:
     run([tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", COMPOSE])
     assert "name" not in STACK  # which older versions reject
+
+
+def test_compose_gives_the_gateway_keys_of_oblivious_http(tmp_path: Path) -> None:
+    file = COMPOSE.with_name("ohttp.yaml")
+    run([tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", file])
+    added = YAML(typ="safe").load(file)
+    (service,) = added["services"]
+    assert SERVICES[service]["command"] == ["gateway"]
+    assert added["services"][service]["secrets"] == [*added["secrets"]]
+    files = [Path("/run/secrets") / name for name in added["secrets"]]
+    environ = SERVICES[service]["environment"] | added["services"][service]["environment"]
+    for name in ("compose/worker.toml", "demo/emoji.txt"):
+        shutil.copy(DEPLOY / name, tmp_path)
+    configured = config.load(tmp_path / "worker.toml", environ)
+    assert configured.gateway.ohttp.key_files == files
 
 
 def test_every_image_has_the_version_of_the_tests() -> None:

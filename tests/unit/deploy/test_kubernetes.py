@@ -535,7 +535,8 @@ def uploads(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], M
     overlay = folder / "kubernetes/overlays/production"
     file = overlay / "kustomization.yaml"
     keda = "  - ../../components/keda\n"
-    text = file.read_text(encoding="utf-8").replace(keda, f"{keda}  - ../../components/uploads\n")
+    added = "  - ../../components/uploads\n  - ../../components/ohttp\n"
+    text = file.read_text(encoding="utf-8").replace(keda, keda + added)
     file.write_text(text, encoding="utf-8")
     before = {
         (manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in rendered("production")
@@ -563,6 +564,12 @@ def test_pods_of_uploads_are_confined_as_workers(
     assert {key: pod[key] for key in same} == {key: own[key] for key in same}
     (container,), of_worker = pod["containers"], worker("production")
     same = ("securityContext", "image", "startupProbe", "livenessProbe", "readinessProbe", "volumeMounts")
+    if command == "gateway":
+        keys, mount, volume = container["env"].pop(), container["volumeMounts"].pop(), pod["volumes"].pop()
+        assert keys["name"] == "LDP_WORKER_GATEWAY__OHTTP__KEY_FILES"
+        assert Path(keys["value"]).parent == Path(mount["mountPath"])
+        assert (mount["name"], mount["readOnly"]) == (volume["name"], True)
+        assert volume["secret"] == {"secretName": "ldp-gateway-ohttp", "defaultMode": 0o440}
     assert {key: container[key] for key in same} == {key: of_worker[key] for key in same}
     assert pod["volumes"] == own["volumes"]
     assert container["args"] == [command]
