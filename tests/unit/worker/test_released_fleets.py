@@ -242,12 +242,16 @@ def test_a_limit_of_segments_begins_without_new_reports(named: bool) -> None:
     assert ("none new reports that name a segment" in str(world.told)) == named
 
 
-def test_a_limit_begins_with_the_first_reports_of_segments() -> None:
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_limit_begins_with_the_first_reports_of_segments(listed: bool) -> None:
     world = Marked(0, 1, False)
+    if listed:
+        world.add(DOCUMENTS[3])
     for _ in range(4):
         world.mark(DOCUMENTS[0], 0)
     world.tick()
-    world.add(DOCUMENTS[3])
+    if not listed:
+        world.add(DOCUMENTS[3])
     world.documents = [DOCUMENTS[0], DOCUMENTS[3]]
     world.limit(3)
     for _ in range(40):
