@@ -170,7 +170,7 @@ class PartitionState:
             self._begun, self.windows.first_start = 0, {}  # no record was decoded yet
         names = rules.joined(listed).documents
         self.documents = {name: self.documents.get(name) or known[name] for name in names}
-        self.rules, self._accepting = listed, {}
+        self.rules = listed
         self._begin_rules(self.offset)
 
     def apply(

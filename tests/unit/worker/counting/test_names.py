@@ -370,12 +370,14 @@ def test_names_above_a_bound_are_refused_with_those_of_the_head() -> None:
 
 
 def test_segments_are_joined_with_limits() -> None:
-    """A rule of changed limits carries the names that come with it."""
+    """A rule of changed limits carries the names that come with it; a rule of names keeps the last limits."""
     recorded = [rules.first(RequestedRule(), 0, Names({"8e9f39d0": Status()}, {"DE": Status()}))]
     asked = RequestedRule(2, replace(recorded[0].limits, most_reports=7), {"FR": Status(2), "DE": Status(2)})
     decided = rules.decide(recorded, asked, 5)
     assert isinstance(decided, Rule)
     rule = rules.joining(recorded, decided, Names({}, asked.segments), 5)
     assert rule == Rule(5, 2, asked.limits, {}, {"DE": Status(2), "FR": Status(2)})
+    only_names = rules.joining([*recorded, rule], None, Names({"9f86d081": Status()}), 3)
+    assert only_names == Rule(5, 2, asked.limits, {"9f86d081": Status()})
     with pytest.raises(ValueError, match="do not ascend"):
         rules.parse([each.as_json() for each in (recorded[0], replace(rule, revision=1))], 0)
