@@ -1,4 +1,4 @@
-"""Histories of a stream with documents and segments, by the user documentation alone.
+"""Histories of a stream with documents and segments, by only the user documentation.
 
 Generator, recount and checks follow README.md, docs/guides/segments.md, docs/operate/change-a-stream.md,
 docs/explanation/populations.md and docs/reference, and share no model with the other histories.
@@ -156,7 +156,7 @@ class Configuration:
 
 
 class Outside(World):
-    """Kafka and Redis in memory, with a view of what workers store."""
+    """Kafka and Redis in memory, with checks of the stored rules."""
 
     def __init__(self, history: "History", partitions: int) -> None:
         super().__init__(next(iter(DOCUMENTS.values())), partitions)
@@ -187,7 +187,7 @@ class DeadLetters:
 
 
 class Producer(MemorySnapshotProducer):
-    """Snapshot topic: a crash before the commit leaves nothing of a transaction."""
+    """Snapshot topic: a crash before the commit aborts the transaction."""
 
     world: Outside
 
@@ -265,7 +265,7 @@ class History:
         self.world = Outside(self, self.rng.choice([1, 2, 2, 3]))
         self.records: list[list[Record]] = [[] for _ in self.world.logs]
         self.configurations = [Configuration([self.rng.choice([*DOCUMENTS])], [], [], [])]
-        self.given = set[tuple[str, str, tuple[int, bool]]]()  # what configurations of workers named
+        self.given = set[tuple[str, str, tuple[int, bool]]]()  # names in configurations of workers
         self.owners: dict[tuple[int, int], Configuration] = {}
         self.workers, self.zombies, self.launched = list[Worker](), list[Worker](), 0
         self.lossy = self.is_raised = False
@@ -430,7 +430,7 @@ class History:
                 return
         raise AssertionError(f"{shown} of {ends} is published, {stored} stored")
 
-    # what must hold
+    # checks
 
     def demand_stored(self, partition: int, before: StoredPartition | None) -> None:
         """Checks stored rules: they begin as before, and name what the worker's configuration names."""
