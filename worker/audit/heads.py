@@ -64,11 +64,18 @@ class Head:
     reached: int  # latest time up to which any window was closed; 0 without windows
     released: Released | None  # None if all counts are published
     fewest_new: tuple[frozenset[int], int]  # recorded sizes of increments, and the highest one in force
-    documents: tuple[str, ...]  # fingerprints, the oldest first
+    accepted: Mapping[
+        str, tuple[bool, int]
+    ]  # document -> (retired, partitions that accept it), the oldest first
     retired: frozenset[str]  # fingerprints of the documents that any rule retires
     segments: Mapping[str, int] | None  # reports of the published segments; None without segments
     hidden: int  # reports of the others
     declared: frozenset[str]  # segments that rules name, and their prefixes
+
+    @property
+    def documents(self) -> tuple[str, ...]:
+        """The fingerprints, the oldest first."""
+        return tuple(self.accepted)
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Head":
@@ -91,7 +98,10 @@ class Head:
             int(document.get("reached", 0)),
             Released.of(document["released"]) if "released" in document else None,
             _fewest_new(document),
-            tuple(one["fingerprint"] for one in document.get("documents", ())),
+            {
+                one["fingerprint"]: (one["retired"], one["partitions"])
+                for one in document.get("documents", ())
+            },
             frozenset(
                 name
                 for rules in document["rules"].values()
@@ -199,17 +209,28 @@ def expect_documents(document: Mapping[str, Any], before: Head | None, configure
     statuses = _statuses(document, "documents")
     if more := sorted(statuses.keys() - listed.keys()):
         raise Difference(f"{where}: rules name document {more[0]}, which it does not list")
+    due = {name: (False, 0) for name in listed} | {
+        name: (max(own)[1], sum(not retired for _, retired in own)) for name, own in statuses.items()
+    }
+    expect_entries(where, document, due)
+
+
+def expect_entries(
+    where: str, document: Mapping[str, Any], due: Mapping[str, tuple[bool, int]] | None
+) -> None:
+    """Compares the entries of documents in the head of a stream or a part.
+
+    `due` maps a fingerprint to (retired, number of partitions that accept it); None if unknown.
+    """
+    listed = {one["fingerprint"]: one for one in document["documents"]}
     shares = _variance_shares(listed)
     for name, one in listed.items():
         expect_sealed(one["document"], name)
-        own = statuses.get(name, [])
-        retired = max(own, default=(0, False))[1]
-        due = {"retired": retired, "partitions": sum(not each[1] for each in own)}
-        for field, value in due.items():
-            if one[field] != value:
-                raise Difference(
-                    f"{where}: {field} of the document {name} is {one[field]!r}, expected {value!r}"
-                )
+        found = one["retired"], one["partitions"]
+        if due is not None and found != due[name]:
+            raise Difference(
+                f"{where}: (retired, partitions) of the document {name} are {found}, expected {due[name]}"
+            )
         if not abs((share := one["variance_share"]) - shares[name]) <= 1e-9:
             raise Difference(
                 f"{where}: variance_share of the document {name} is {share!r}, expected {shares[name]!r}"

@@ -15,7 +15,7 @@ from typing import Any
 
 from worker.audit.decoding import expect_spent
 from worker.audit.errors import Difference
-from worker.audit.heads import Head, expect_documents, expect_follows
+from worker.audit.heads import Head, expect_documents, expect_entries, expect_follows
 from worker.audit.parsing import Documents, Key
 from worker.audit.protocols import protocol_of
 from worker.audit.released_cells import ReleasedCell, ReleasedCells
@@ -148,10 +148,8 @@ class Series:
         due = [self.part[1:]] if self.part.startswith("@") else [*(whole.documents if whole else listed)]
         if listed != due or document["fingerprint"] != due[0]:
             raise Difference(f"head of {self.part[1:]}: documents {listed}, expected {due}")
-        if (reports := sum(one["reports"] for one in document["documents"])) != document["reports"]:
-            raise Difference(
-                f"head of {self.part[1:]}: {document['reports']} reports, but {reports} by document"
-            )
+        same = whole is not None and whole.sequence == document["sequence"]
+        expect_entries(f"head of {self.part[1:]}", document, whole.accepted if whole and same else None)
 
     def _delete(self, of: str, key: str) -> None:
         if key == "head" and self._of is None:

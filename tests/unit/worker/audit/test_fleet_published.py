@@ -155,6 +155,8 @@ def test_missing_and_stale_parts_are_detected(world):
         verdict = world.audit(rest)
         if verdict.verdict == "different":
             found.add(part)
+        else:  # only a part of a window that may have been published before
+            assert place != "all" and part != "fleet", name
     assert found >= {"fleet", "fleet:DE", "fleet:US"}
     assert any("@" in part for part in found)
     # the part of a window that has expired
@@ -162,3 +164,31 @@ def test_missing_and_stale_parts_are_detected(world):
     stale = next(key for key, value in newest.items() if "@" in key and key.endswith("0/base") and not value)
     there = [each for each in world.sequence if each[0] != stale or each[2]]
     assert "without the final window" in world.audit(there).published
+
+
+@pytest.mark.parametrize("kind", ["@", ":"])
+def test_all_missing_parts_are_detected(world, kind):
+    """Without any part, only the configured number of reports says that there must be some."""
+    rest = [each for each in world.compacted if not each[0].startswith(f"fleet{kind}")]
+    found = world.audit(rest).published
+    assert ": no part " in found or "is listed, but it is not on the topic" in found
+
+
+def test_each_number_of_a_head_of_a_part_is_compared(world):
+    topic, heads = world.compacted, 0
+    for i, (key, headers, value) in enumerate(topic):
+        if not key.endswith("/head") or key == "fleet/head" or not value:
+            continue
+        heads += 1
+        for at in range(len(json.loads(value)["documents"])):
+            for name, other in {
+                "partitions": 7,
+                "retired": None,
+                "variance_share": 0.3,
+                "reports": 1,
+            }.items():
+                changed = json.loads(value)
+                changed["documents"][at][name] = other
+                there = [*topic[:i], (key, headers, json.dumps(changed).encode()), *topic[i + 1 :]]
+                assert world.audit(there).verdict == "different", (key, at, name)
+    assert heads > 5
