@@ -1,15 +1,16 @@
 """Comparison of one partition's stored counts with its log."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 from worker.audit.differences import compare, compare_partly
 from worker.audit.errors import Difference
 from worker.audit.history import History
 from worker.audit.parsing import Documents, Limits
-from worker.audit.published import Published
+from worker.audit.published import Partly, Published
 from worker.audit.records import Caps, Deleted, Range, Records
 from worker.audit.recount import Recount, recount
 from worker.audit.stored import Stored, StoredCut, decode, ranges_of, ruled, rules_of
@@ -17,16 +18,6 @@ from worker.audit.verdict import PartitionVerdict
 
 _Read = Callable[[int, int, Caps], Iterable[Records | Deleted]]
 _LOST = "the counts were lost, or another Redis has them"
-
-
-@dataclass(frozen=True)
-class Newest:
-    """Fields of the newest head for one partition."""
-
-    offset: int = 0  # end of the counted offsets
-    admitted_from: int | None = None
-    rules: Sequence[Mapping[str, Any]] = ()
-    first: str = ""  # fingerprint of the stream's first document
 
 
 def assess(
@@ -40,24 +31,24 @@ def assess(
     read: _Read,
     topic_id: str | None = None,
     committed: tuple[int, str] = (0, ""),
-    newest: Newest = Newest(),  # frozen
+    head: Mapping[str, Any] = MappingProxyType({}),
     published: Published | None = None,
 ) -> PartitionVerdict:
     """Returns the verdict on one partition.
 
-    `documents` are the configured ones. The partition is counted by the recorded ones. The caller must read `committed`
-    before `cut`, and `bounds` after `cut`. `read` yields the committed records of [from, to), and the ranges that are
-    deleted during the read.
+    `documents` are the configured ones, and `head` is the newest head. The partition is counted by the recorded
+    documents. The caller must read `committed` before `cut`, and `bounds` after `cut`. `read` yields the committed
+    records of [from, to), and the ranges that are deleted during the read.
     """
     begin, end = bounds
     verdict = PartitionVerdict(partition, None, 0, end - begin)
     try:
         stored = decode(*cut, f"{stream}:{partition}", group, topic_id, documents)
         if stored is None:
-            _expect_uncounted(committed[1], newest.offset)
+            _expect_uncounted(committed[1], head.get("offsets", {}).get(str(partition), 0))
             return verdict
         verdict = replace(verdict, start=stored.start, offset=stored.offset, lag=max(0, end - stored.offset))
-        _expect_agrees_with_kafka(stored, begin, newest, committed)
+        _expect_agrees_with_kafka(stored, partition, begin, head, committed)
         published = published or Published(documents, ())
         counted, history, deleted = _recounted(partition, stored, bounds, read, published)
         verdict = replace(
@@ -87,8 +78,13 @@ def _expect_uncounted(offset_metadata: str, published: int) -> None:
         )
 
 
-def _expect_agrees_with_kafka(stored: Stored, begin: int, newest: Newest, committed: tuple[int, str]) -> None:
-    offset = newest.offset
+def _expect_agrees_with_kafka(
+    stored: Stored, partition: int, begin: int, head: Mapping[str, Any], committed: tuple[int, str]
+) -> None:
+    offset, said, listed = (
+        head.get(field, {}).get(str(partition), default)
+        for field, default in (("offsets", 0), ("floors", None), ("rules", ()))
+    )
     if committed[1] == "counted" and stored.offset < committed[0]:
         raise Difference(
             f"offset: {stored.offset} in Redis, {committed[0]} counted by Kafka's group: another Redis has the rest, or"
@@ -99,11 +95,11 @@ def _expect_agrees_with_kafka(stored: Stored, begin: int, newest: Newest, commit
             f"offset: {stored.offset} in Redis, {offset} in the newest snapshot, and the log begins at {begin}:"
             " the counts in between are lost"
         )
-    there, said = stored.admitted_from, newest.admitted_from
+    there = stored.admitted_from
     if there is not None and said is not None and there != said:
         raise Difference(f"admitted_from: {there} in Redis, {said} in the newest snapshot")
     try:
-        own = rules_of(newest.rules, newest.first)
+        own = rules_of(listed, next((one["fingerprint"] for one in head.get("documents", ())), ""))
     except (KeyError, ValueError, TypeError) as error:
         raise Difference(f"rules: the newest snapshot's rules cannot be read ({error!r})") from None
     known, more = stored.rules[: len(own)], stored.rules[len(own) :]
@@ -139,7 +135,7 @@ def _recounted(
 
     history = History(stored)
     counted = Recount(closed=floors[0][1], evicted_to=stored.evicted_to)
-    partly = published.of(partition, stored, history, deleted)
+    partly = Partly(published, partition, stored, history, deleted)
     for first, last, limits in ruled(stored, ranges):
         history.reach(first, counted)
         counted.closed = max([counted.closed, *floor_at(first)])

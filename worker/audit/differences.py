@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from worker.audit.errors import Difference
 from worker.audit.hashes import State
@@ -59,14 +60,16 @@ def _compare_cells(stored: Stored, counted: Recount) -> None:
         _expect_equal(stored.where(*at), there, np.zeros_like(there) if own is None else own)
 
 
+def _expect_good(where: str, good: npt.NDArray[np.bool_], held: State, what: str, wrong: str) -> None:
+    """Raises `Difference` for the first entry that is not good."""
+    if len(bad := np.flatnonzero(~good)):
+        v = int(bad[0])
+        raise Difference(f"state[{v}]{where}: {held[v]} {what}; {len(bad)} of {len(held)} entries {wrong}")
+
+
 def _expect_equal(where: str, held: State, found: State) -> None:
-    differing = np.flatnonzero(held != found)
-    if len(differing):
-        v = int(differing[0])
-        raise Difference(
-            f"state[{v}]{where}: {held[v]} in Redis, {found[v]} recounted; "
-            f"{len(differing)} of {len(found)} entries differ"
-        )
+    first = found[np.argmax(held != found)]
+    _expect_good(where, held == found, held, f"in Redis, {first} recounted", "differ")
 
 
 _At = tuple[str, Key]  # pane or `all`, and the key
@@ -124,14 +127,9 @@ def expect_lines(stored: Stored) -> None:
     Raises `Difference` if one of the two exceeds the window-close watermark, or if Redis still contains an evicted
     pane.
     """
-    if stored.admitted_from is not None and stored.admitted_from > stored.closed:
-        raise Difference(
-            f"admitted_from: {stored.admitted_from} in Redis, beyond the window-close watermark {stored.closed}"
-        )
-    if stored.evicted_to > stored.closed:
-        raise Difference(
-            f"evicted_to: {stored.evicted_to} in Redis, beyond the window-close watermark {stored.closed}"
-        )
+    for name, time in (("admitted_from", stored.admitted_from), ("evicted_to", stored.evicted_to)):
+        if time is not None and time > stored.closed:
+            raise Difference(f"{name}: {time} in Redis, beyond the window-close watermark {stored.closed}")
     for pane in stored.cells.keys() - {"all"}:
         if ends_of(pane)[1] <= stored.evicted_to:
             raise Difference(f"pane {pane}: in Redis, but panes that end by {stored.evicted_to} were evicted")
@@ -188,22 +186,15 @@ def _deleted_of(stored: Stored, counted: Recount) -> dict[Key, StoredCell]:
 
 
 def _counts_of_deleted(where: str, held: State, found: State) -> State:
-    if len(fewer := np.flatnonzero(held < found)):
-        v = int(fewer[0])
-        raise Difference(
-            f"state[{v}]{where}: {held[v]} in Redis, {found[v]} recounted from the remaining records; "
-            f"{len(fewer)} of {len(held)} entries are too small"
-        )
+    first = found[np.argmax(held < found)]
+    what = f"in Redis, {first} recounted from the remaining records"
+    _expect_good(where, held >= found, held, what, "are too small")
     return held - found
 
 
 def _expect_at_most(where: str, rest: State, reports: int) -> None:
-    if len(more := np.flatnonzero(rest > reports)):
-        v = int(more[0])
-        raise Difference(
-            f"state[{v}]{where}: {rest[v]} counted from {reports} deleted reports;"
-            f" {len(more)} of {len(rest)} entries are too large"
-        )
+    what = f"counted from {reports} deleted reports"
+    _expect_good(where, rest <= reports, rest, what, "are too large")
 
 
 def _compare_windows(stored: Stored, counted: Recount, history: History, accepted: int, deleted: int) -> None:

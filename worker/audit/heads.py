@@ -209,7 +209,7 @@ def expect_documents(document: Mapping[str, Any], before: Head | None, configure
     statuses = _statuses(document, "documents")
     if more := sorted(statuses.keys() - listed.keys()):
         raise Difference(f"{where}: rules name document {more[0]}, which it does not list")
-    due = {name: (False, 0) for name in listed} | {
+    due = dict.fromkeys(listed, (False, 0)) | {
         name: (max(own)[1], sum(not retired for _, retired in own)) for name, own in statuses.items()
     }
     expect_entries(where, document, due)

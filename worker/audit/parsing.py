@@ -112,11 +112,6 @@ class Accepting:
         prefixes = (":".join(levels[:n]) for n in range(len(levels), 0, -1))
         return mark, next((f"{each}:~" for each in prefixes if each in self._prefixes), "~")
 
-    def together(self, body: bytes, protocol: Protocol) -> bool:
-        """Returns whether all reports of records can be accepted."""
-        good = protocol.allowed(body)
-        return good and (not self.limits.hamming_weight or protocol.likely(body))
-
     def parse(self, value: bytes | None) -> tuple[Key, bytes]:
         """Returns a record's key and reports in binary format; raises `Malformed`."""
         if not value:
@@ -129,12 +124,15 @@ class Accepting:
             raise Malformed("length")
         else:
             key, body = self._of_frame(value)
-        protocol = self.protocols[key[0]]
-        if not protocol.allowed(body):
-            raise Malformed("range")
-        if self.limits.hamming_weight and not protocol.likely(body):
-            raise Malformed("ones")
+        if (fault := self.fault_of(self.protocols[key[0]], body)) is not None:
+            raise Malformed(fault)
         return key, body
+
+    def fault_of(self, protocol: Protocol, body: bytes) -> str | None:
+        """Returns why a report of one or several records is rejected, or None."""
+        if not protocol.allowed(body):
+            return "range"
+        return "ones" if self.limits.hamming_weight and not protocol.likely(body) else None
 
     def _of_frame(self, value: bytes) -> tuple[Key, bytes]:
         text, body = None, value[5:]

@@ -7,10 +7,11 @@ contain are also recounted. A snapshot that counts deleted records cannot be rec
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise, product
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from worker.audit.released import ReleasedRecount, Sums, Wanted
 from worker.audit.released_cells import ReleasedCell
 from worker.audit.snapshots import LATE, UNTIMED, Snapshot
 from worker.audit.stored import Stored
+from worker.audit.verdict import Compared
 
 
 @dataclass
@@ -56,18 +58,6 @@ class _Count:
     def reports(self) -> int:
         """Number of reports of all documents."""
         return self.cells.reports
-
-
-@dataclass(frozen=True)
-class Compared:
-    """Outcome of the comparison of all snapshots."""
-
-    finals: int = 0  # compared final windows
-    provisional: int = 0  # other compared windows
-    difference: str | None = None
-    unknown: str | None = None  # reason why snapshots cannot be recounted
-    gone: int = 0  # closed windows with reports, missing from the topic
-    parts: int = 0  # compared snapshots of documents and segments
 
 
 class Published:
@@ -100,10 +90,6 @@ class Published:
             self.released = ReleasedRecount(head.released, cells)
             if head.progress:
                 self.released.after = 0  # `late` needs every released pane
-
-    def of(self, partition: int, stored: Stored, history: History, deleted: Sequence[Range]) -> "Partly":
-        """Returns a `Partly` that reads later changes of `history` and `deleted`."""
-        return Partly(self, partition, stored, history, deleted)
 
     @property
     def named(self) -> set[int]:
@@ -160,8 +146,10 @@ class Published:
 
     def compare(self, partitions: Collection[int]) -> Compared:
         """Compares the snapshots with the recount and the topic's `partitions`."""
-        finals = provisional = gone = parts = 0
-        lacking, unknown = dict[int, int](), 0
+        finals = sum(each.final for each in self.windows)
+        found: dict[str, Any] = dict.fromkeys(("recounted", "provisional_recounted", "parts_recounted"), 0)
+        totals = Compared(finals=finals, provisional=len(self.windows) - finals, parts=len(self.parts))
+        lacking, unknown, gone = dict[int, int](), 0, 0
         try:
             if self._head is not None:
                 self._head.expect_increments()
@@ -174,9 +162,9 @@ class Published:
                     lacking |= {p: max(offset, lacking.get(p, 0)) for p, offset in count.gone.items()}
                 elif count.partitions == each.offsets.keys():
                     self._expect_right(each, count)
-                    parts += bool(each.part)
-                    finals += each.final and not each.part
-                    provisional += not each.final and each.name not in UNTIMED
+                    found["parts_recounted"] += bool(each.part)
+                    found["recounted"] += each.final and not each.part
+                    found["provisional_recounted"] += not each.final and each.name not in UNTIMED
                     if each.name == "all" and not each.part:
                         self._expect_late(each)
                         if self.released is not None:
@@ -190,13 +178,13 @@ class Published:
             if self.latest is not None:
                 gone = self.latest.expect_right()
         except Difference as difference:
-            return Compared(finals, provisional, str(difference), parts=parts)
-        if not lacking:
-            return Compared(finals, provisional, None, self._unknown, gone, parts)
-        where = " and ".join(f"before offset {lacking[p]} of partition {p}" for p in sorted(lacking))
-        what = f"{unknown} window{'s' * (unknown != 1)}" if unknown else "the newest snapshot"
-        why = f"{what} cannot be recounted: records {where} are deleted"
-        return Compared(finals, provisional, None, why, parts=parts)
+            return replace(totals, published=str(difference), **found)
+        why = self._unknown
+        if lacking:
+            where = " and ".join(f"before offset {lacking[p]} of partition {p}" for p in sorted(lacking))
+            what = f"{unknown} window{'s' * (unknown != 1)}" if unknown else "the newest snapshot"
+            why, gone = f"{what} cannot be recounted: records {where} are deleted", 0
+        return replace(totals, unknown=why, gone=gone, **found)
 
     def _is_bounded(self, snapshot: Snapshot) -> bool:
         line = None if self._head is None else self._head.progress.get(snapshot.name)
@@ -339,7 +327,10 @@ def _later(one: int | None, other: int | None) -> int | None:
 
 
 class Partly:
-    """One partition's part in the snapshots; `wanted` lists panes to keep."""
+    """One partition's part in the snapshots; `wanted` lists panes to keep.
+
+    Later changes of `history` and `deleted` apply.
+    """
 
     def __init__(
         self,

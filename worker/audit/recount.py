@@ -270,4 +270,4 @@ def _decode_together(head: bytes, rows: _Rows, accepting: Accepting) -> tuple[Ke
         return None
     body = rows.tobytes()
     # each check covers all reports, so one call checks all records
-    return (key, body) if accepting.together(body, protocol) else None
+    return (key, body) if accepting.fault_of(protocol, body) is None else None

@@ -26,10 +26,8 @@ def differing(
 ) -> str | None:
     """Returns the first difference between a row and its snapshot, or None.
 
-    The caller must read `head` before `rows`, which maps each key to its newest value.
+    The caller must read `head`, which lists rows, before `rows`, which maps each key to its newest value.
     """
-    if head.get("rows") is None:
-        return None
     try:
         _expect_rows(head, rows, messages())
     except Difference as difference:
@@ -158,23 +156,18 @@ def _expected_rows(
         "complete": body["complete"],
     }
     vectors = parts.vectors(method)
-
     known = vectors.get("known")
 
-    def row(
-        value: int | None, n: int | None, estimate: float, low: float | None, high: float | None
-    ) -> dict[str, Any]:
+    def row(value: int | None, n: int | None, *numbers: float | None) -> dict[str, Any]:
         label = None if value is None or labels is None else labels[value]
-        own = {"value": value, "label": label, "estimate": estimate, "low": low, "high": high}
-        return own | shared | {"n": body["reports"] if n is None else n}
-
-    def reports_of(value: int) -> int | None:
-        return None if known is None else int(known[value])
+        n = int(known[value]) if known is not None and value is not None else n
+        own = dict(zip(("estimate", "low", "high"), numbers, strict=True)) | shared
+        return own | {"value": value, "label": label, "n": body["reports"] if n is None else n}
 
     due = dict[tuple[str, int], dict[str, Any]]()
     for i, v in enumerate(map(int, order)):
         low, high = (float(vectors[name][v]) if name in vectors else None for name in ("low", "high"))
-        due["", i + 1] = row(v, reports_of(v), float(vectors["frequencies"][v]), low, high)
+        due["", i + 1] = row(v, None, float(vectors["frequencies"][v]), low, high)
     for one in body["queries"]:
         if one.get("known") != 0:
             numbers = one["frequency"], one.get("low"), one.get("high")
@@ -182,5 +175,5 @@ def _expected_rows(
     for one in body["top"]:
         lows, highs = (one.get(name) or [None] * len(one["values"]) for name in ("low", "high"))
         for i, v in enumerate(one["values"]):
-            due[one["name"], i + 1] = row(v, reports_of(v), one["frequencies"][i], lows[i], highs[i])
+            due[one["name"], i + 1] = row(v, None, one["frequencies"][i], lows[i], highs[i])
     return due

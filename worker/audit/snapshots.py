@@ -6,7 +6,7 @@ document follows from Base by its method. `published` compares the snapshots wit
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -61,8 +61,8 @@ class Snapshot:
     uncounted: tuple[int, ...]  # partitions without counts
     complete: bool
     frequencies: npt.NDArray[np.float64] | None  # (d,); None if dropped to save memory; then not recounted
-    fault: str | None  # first number that does not follow from Base
     documents: tuple[str, ...]  # fingerprints, in the order of the head
+    fault: str | None = None  # first number that does not follow from Base
     withheld: int | None = None  # reports of the window that are published only for all time; None: no limit
     part: str = ""  # `@` and a document, or `:` and a segment; "" for all reports
     bodies: Bodies | None = None  # messages of several documents, unless dropped
@@ -113,44 +113,39 @@ class Whole:
         return int(self.headers["parts"])
 
 
-def of_document(of: str, whole: Whole, base: Mapping[str, Any], document: Mapping[str, Any]) -> Snapshot:
-    """Returns the snapshot of one document; compares its numbers with Base."""
-    bodies, read_vectors = _bodies(whole, base, {base["fingerprint"]: document})
-    expect_spent(base, document)
-    frequencies = read_vectors["base"]["frequencies"].values
-    fault, own = None, Estimate(frequencies, int(base["reports"]), *chances_of(document))
-    try:
-        for method, vectors in read_vectors.items():
-            expect_method(method, bodies[method], own, vectors)
-        expect_intervals(base, own, read_vectors["base"])
-    except Difference as difference:
-        fault = str(difference)
-    fields = _fields(of, whole, base)
-    return Snapshot(**fields, frequencies=frequencies, fault=fault, documents=(base["fingerprint"],))
+def read_snapshot(
+    of: str, part: str, whole: Whole, base: Mapping[str, Any], documents: Documents
+) -> Snapshot:
+    """Returns a snapshot; compares the numbers of one document with its Base.
 
-
-def of_population(of: str, whole: Whole, base: Mapping[str, Any], documents: Documents) -> Snapshot:
-    """Returns the snapshot of several documents.
-
-    The recount has their estimates, so its numbers are compared later.
+    The recount has the estimates of several documents, so their numbers are compared later.
     """
-    bodies, vectors = _bodies(whole, base, documents)
-    head = json.loads(whole.messages.get("head") or "{}")
-    retired = {one["fingerprint"] for one in head["documents"] if one["retired"]} if head else None
-    return Snapshot(
+    head, bodies, vectors = _bodies(whole, base, documents)
+    snapshot = Snapshot(
         **_fields(of, whole, base),
         frequencies=vectors["base"]["frequencies"].values,
-        fault=None,
         documents=tuple(documents),
-        bodies=Bodies(bodies, vectors),
-        retired=None if retired is None else frozenset(retired),
+        part=part,
     )
+    if "documents" in base:
+        retired = frozenset(one["fingerprint"] for one in head.get("documents", ()) if one["retired"])
+        return replace(snapshot, bodies=Bodies(bodies, vectors), retired=retired if head else None)
+    (document,), fault = documents.values(), None
+    expect_spent(base, document)
+    own = Estimate(vectors["base"]["frequencies"].values, snapshot.reports, *chances_of(document))
+    try:
+        for method, of_method in vectors.items():
+            expect_method(method, bodies[method], own, of_method)
+        expect_intervals(base, own, vectors["base"])
+    except Difference as difference:
+        fault = str(difference)
+    return replace(snapshot, fault=fault)
 
 
 def _bodies(
     whole: Whole, base: Mapping[str, Any], documents: Documents
-) -> tuple[dict[str, Any], dict[str, dict[str, Read]]]:
-    """Returns the methods' bodies and vectors."""
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, dict[str, Read]]]:
+    """Returns the head or an empty dict, and the methods' bodies and vectors."""
     names = [key for key in whole.messages if "/" not in key and key not in ("head", "domain")]
     bodies = {key: json.loads(whole.messages[key]) for key in names}
     head = json.loads(whole.messages.get("head") or "{}")
@@ -164,7 +159,7 @@ def _bodies(
         due = ["frequencies", *(vectors_due(base) if key == "base" else ())]
         due += ["known"] if "known" in body or "known" in body.get("vectors", ()) else []
         vectors[key] = {name: read(name, key, body, whole.messages, whole.types) for name in due}
-    return bodies, vectors
+    return head, bodies, vectors
 
 
 def _fields(of: str, whole: Whole, base: Mapping[str, Any]) -> dict[str, Any]:

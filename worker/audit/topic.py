@@ -27,8 +27,7 @@ from worker.audit.snapshots import (
     Message,
     Snapshot,
     Whole,
-    of_document,
-    of_population,
+    read_snapshot,
 )
 
 
@@ -203,9 +202,7 @@ class Series:
             raise Difference(
                 f"documents {names} with schema {base['schema']} and fingerprint {base['fingerprint']}"
             )
-        if "documents" not in base:
-            return replace(of_document(of, whole, base, contents[names[0]]), part=self.part)
-        return replace(of_population(of, whole, base, contents), part=self.part)
+        return read_snapshot(of, self.part, whole, base, contents)
 
     def finish(self) -> list[Snapshot]:
         """Returns the newest all-time snapshot, if any, and all window snapshots.

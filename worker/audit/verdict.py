@@ -54,8 +54,23 @@ def _sum_over_partitions(name: str) -> Any:
     return property(lambda self: sum(getattr(each, name) for each in self.partitions))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """Outcome of the comparison of all snapshots."""
+
+    finals: int = 0  # final windows on the topic
+    recounted: int = 0  # recounted and compared final windows
+    published: str | None = None  # first difference between the snapshots and the log
+    provisional: int = 0  # provisional windows on the topic
+    provisional_recounted: int = 0
+    unknown: str | None = None  # reason why snapshots are not recountable
+    gone: int = 0  # closed windows with reports, missing from the topic; `retain` deletes them
+    parts: int = 0  # snapshots of documents and segments on the topic
+    parts_recounted: int = 0
+
+
 @dataclass(frozen=True)
-class StreamVerdict:
+class StreamVerdict(Compared):
     """Verdict on one stream.
 
     Example:
@@ -69,15 +84,6 @@ class StreamVerdict:
 
     stream: str
     partitions: tuple[PartitionVerdict, ...]
-    finals: int = 0  # final windows on the topic
-    recounted: int = 0  # recounted and compared final windows
-    published: str | None = None  # first difference between the snapshots and the log
-    provisional: int = 0  # provisional windows on the topic
-    provisional_recounted: int = 0
-    unknown: str | None = None  # reason why snapshots are not recountable
-    gone: int = 0  # closed windows with reports, missing from the topic; `retain` deletes them
-    parts: int = 0  # snapshots of documents and segments on the topic
-    parts_recounted: int = 0
 
     records = _sum_over_partitions("records")
     reports = _sum_over_partitions("reports")

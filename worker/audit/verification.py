@@ -1,18 +1,17 @@
 """Audit of one stream: its partitions, snapshots and rows."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from worker.audit import reading, rows
-from worker.audit.comparison import Newest, assess
+from worker.audit.comparison import assess
 from worker.audit.errors import Difference
 from worker.audit.parsing import Documents, by_fingerprint
-from worker.audit.published import Compared, Published
+from worker.audit.published import Published
 from worker.audit.snapshots import UNTIMED, Message
 from worker.audit.topic import Snapshots
-from worker.audit.verdict import PartitionVerdict, StreamVerdict
+from worker.audit.verdict import Compared, PartitionVerdict, StreamVerdict
 from worker.config import Config, Served
 
 _MOST_BYTES = 1 << 30  # Memory for windows; the windows that end last are recounted
@@ -40,7 +39,6 @@ def verify(
         topic_id = reading.topic_id(config.kafka.client(), served.topic)
         committed = reading.committed(config.kafka.client(), group, served.topic)
         head, published, differing, wrong = _read_published(consumer, served, config, on_passed)
-        facts = newest_of(head)
         verdicts, progress = list[PartitionVerdict](), _Progress(consumer, topic, on_progress)
         for tp in topic:
             try:
@@ -62,7 +60,7 @@ def verify(
                     read=partial(reading.read, log, tp, partial(progress.move, tp)),
                     topic_id=topic_id,
                     committed=committed.get(tp.partition, (0, "")),
-                    newest=facts.get(tp.partition, Newest()),
+                    head=head,
                     published=published,
                 )
             )
@@ -71,8 +69,10 @@ def verify(
             missing = "counted in Redis, but the topic has no such partition"
             verdicts.append(PartitionVerdict(len(topic), None, 0, 0, difference=missing))
     there = _partitions(published, {tp.partition for tp in topic}, served, config)
-    compared = published.compare(there) if differing is None else Compared(difference=differing)
-    return verdict_of(name, verdicts, published, replace(compared, difference=compared.difference or wrong))
+    compared = published.compare(there) if differing is None else Compared(published=differing)
+    return StreamVerdict(
+        name, tuple(verdicts), **{**vars(compared), "published": compared.published or wrong}
+    )
 
 
 def _read_published(
@@ -130,36 +130,6 @@ class _Progress:
         begin, end = self._bounds[tp]
         self.move(tp, end)
         self._before += end - begin
-
-
-def verdict_of(
-    name: str, verdicts: Iterable[PartitionVerdict], published: Published, compared: Compared
-) -> StreamVerdict:
-    """Combines the verdicts and the comparison into a stream's verdict."""
-    finals = sum(each.final for each in published.windows)
-    return StreamVerdict(
-        name,
-        tuple(verdicts),
-        finals,
-        compared.finals,
-        compared.difference,
-        len(published.windows) - finals,
-        compared.provisional,
-        compared.unknown,
-        compared.gone,
-        len(published.parts),
-        compared.parts,
-    )
-
-
-def newest_of(head: Mapping[str, Any]) -> dict[int, Newest]:
-    """Returns a head's fields for each partition."""
-    offsets, floors, rules = (head.get(what, {}) for what in ("offsets", "floors", "rules"))
-    first = next((one["fingerprint"] for one in head.get("documents", ())), "")
-    return {
-        int(p): Newest(offsets.get(p, 0), floors.get(p), rules.get(p, ()), first)
-        for p in {*offsets, *floors, *rules}
-    }
 
 
 def _has_windows(head: Mapping[str, Any]) -> bool:

@@ -172,43 +172,27 @@ def _batch_faults(served: Served, topic: Topic) -> Iterator[Fault]:
 
 
 def _snapshot_faults(config: Config, topic: Topic, there: Mapping[str, Topic]) -> Iterator[Fault]:
-    policy, limit = _policy(topic), _number(topic, "max.message.bytes", _ANY)
+    why = "brokers eventually delete the newest snapshot and its number"
     need = max(
         topics.largest_of_snapshots(served, there[served.topic].partitions if served.topic in there else 1)
         for served in config.streams
     )
-    return present(
-        (
-            policy != "compact",
-            Level.ERROR,
-            f"cleanup.policy={policy}: brokers eventually delete the newest snapshot and its number",
-            "set cleanup.policy=compact",
-        ),
-        (
-            limit < need,
-            Level.ERROR,
-            f"max.message.bytes={limit}: a snapshot's largest message can have {need} bytes",
-            f"set max.message.bytes={2 * need}",
-        ),
-    )
+    return _compacted(topic, why, f"a snapshot's largest message can have {need} bytes", need, 2 * need)
 
 
 def _row_faults(config: Config, topic: Topic, _there: Mapping[str, Topic]) -> Iterator[Fault]:
-    policy, limit = _policy(topic), _number(topic, "max.message.bytes", _ANY)
+    why = "brokers eventually delete rows of final windows, which are written once"
     need = max(topics.largest_of_rows(served) for served in config.streams)
+    text = f"a row can have {need} bytes, and snapshots are published only with their rows"
+    return _compacted(topic, why, text, need, need)
+
+
+def _compacted(topic: Topic, why: str, text: str, need: int, room: int) -> Iterator[Fault]:
+    policy, limit = _policy(topic), _number(topic, "max.message.bytes", _ANY)
+    set_policy, set_limit = "set cleanup.policy=compact", f"set max.message.bytes={room}"
     return present(
-        (
-            policy != "compact",
-            Level.ERROR,
-            f"cleanup.policy={policy}: brokers eventually delete rows of final windows, which are written once",
-            "set cleanup.policy=compact",
-        ),
-        (
-            limit < need,
-            Level.ERROR,
-            f"max.message.bytes={limit}: a row can have {need} bytes, and snapshots are published only with their rows",
-            f"set max.message.bytes={need}",
-        ),
+        (policy != "compact", Level.ERROR, f"cleanup.policy={policy}: {why}", set_policy),
+        (limit < need, Level.ERROR, f"max.message.bytes={limit}: {text}", set_limit),
     )
 
 

@@ -15,13 +15,12 @@ import numpy as np
 import ldp
 from ldp import frames
 from ldp.snapshot import Incomplete, Message, Received, Snapshot, assemble, assemble_window
-from worker.audit.comparison import Newest, assess
+from worker.audit.comparison import assess
 from worker.audit.parsing import by_fingerprint
-from worker.audit.published import Compared
 from worker.audit.records import Records
 from worker.audit.snapshots import Message as Audited
-from worker.audit.verdict import StreamVerdict
-from worker.audit.verification import newest_of, published_of, verdict_of
+from worker.audit.verdict import Compared, StreamVerdict
+from worker.audit.verification import published_of
 from worker.counting import layout
 from worker.counting.columns import Batch, Columns
 from worker.counting.documents import Document
@@ -242,11 +241,11 @@ class Fleet:
                 "bounds": (0, len(log)),
                 "read": lambda first, last, _, log=log: [Records.of(log[first:last], first)],
                 "published": published,
-                "newest": newest_of(self.document).get(partition, Newest()),
+                "head": self.document,
             }
             verdicts.append(assess(documents, partition, stream="fleet", group="g", **facts))
-        compared = Compared(difference=differing) if differing else published.compare(range(2))
-        return verdict_of("fleet", verdicts, published, compared)
+        compared = Compared(published=differing) if differing else published.compare(range(2))
+        return StreamVerdict("fleet", tuple(verdicts), **vars(compared))
 
     def recount(
         self, of: Callable[[Sent], bool] = lambda _: True

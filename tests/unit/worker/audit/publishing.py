@@ -11,12 +11,12 @@ from ldp.query import SetQuery, TopQuery
 from tests.support.memory.process import Silence
 from tests.unit.worker.audit.streams import STREAMS
 from tests.unit.worker.audit.test_windows import GROUP, START, Counting, log
-from worker.audit.comparison import Newest, assess
+from worker.audit.comparison import assess
 from worker.audit.parsing import by_fingerprint
-from worker.audit.published import Compared
 from worker.audit.records import Records
 from worker.audit.snapshots import Message
-from worker.audit.verification import headless, newest_of, published_of, verdict_of
+from worker.audit.verdict import Compared, StreamVerdict
+from worker.audit.verification import headless, published_of
 from worker.counting import layout
 from worker.counting.head import Head
 from worker.counting.lineage import lineage_of
@@ -147,7 +147,6 @@ class World:
         heads = [each.value for each in messages if each.key == "head" and not each.part]
         head = json.loads(heads[-1]) if heads and heads[-1] else {}
         published, differing = (published_of if head else headless)(documents, lambda: messages)
-        newest = newest_of(head)
         verdicts = []
         for p, each in enumerate(self.partitions):
 
@@ -158,11 +157,11 @@ class World:
             cut = layout.fields(each.metadata, layout.meta_key("s", p)), dict(each.blobs)
             bounds = (begins or {}).get(p, begin), START + LENGTH
             facts = {"cut": cut, "bounds": bounds, "read": read, "published": published}
-            facts["newest"] = newest.get(p, Newest())
+            facts["head"] = head
             verdicts.append(assess(documents, p, stream="s", group=GROUP, **facts))
         there = range(len(self.partitions))
-        compared = Compared(difference=differing) if differing else published.compare(there)
-        return verdict_of("s", verdicts, published, compared)
+        compared = Compared(published=differing) if differing else published.compare(there)
+        return StreamVerdict("s", tuple(verdicts), **vars(compared))
 
     def wholes(self):
         """Positions of the messages on the topic: for each window, or `all`."""

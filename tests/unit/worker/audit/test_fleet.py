@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.worker.audit import fleet
 from tests.unit.worker.audit.fleet import DOCUMENTS, GROUP, MARKS, RULES, START, count, log, stored
-from worker.audit.comparison import Newest, assess
+from worker.audit.comparison import assess
 from worker.audit.records import Records
 
 
@@ -111,10 +111,14 @@ def test_rules_of_the_head_omit_the_first_document():
     cut = stored(count(records), RULES, START + len(records))
     first, *later = copy.deepcopy(RULES)
     del first["documents"]
-    assert verify(cut, records, newest=Newest(START + 9, None, [first, *later], MARKS[0])).difference is None
+
+    def row(offset, listed, name):
+        head = {"offsets": {"0": offset}, "rules": {"0": listed}, "documents": [{"fingerprint": name}]}
+        return verify(cut, records, head=head)
+
+    assert row(START + 9, [first, *later], MARKS[0]).difference is None
     for listed, name in (([first, *later], MARKS[1]), ([first, *later[1:]], MARKS[0])):
-        row = verify(cut, records, newest=Newest(START + 140, None, listed, name))
-        assert row.difference.startswith("rules: ")
+        assert row(START + 140, listed, name).difference.startswith("rules: ")
 
 
 def test_the_rest_matches_after_records_are_deleted():

@@ -14,7 +14,7 @@ from ldp import frames
 from tests.support.cells import cells_of
 from tests.unit.worker.audit.streams import STREAMS, counted_by_worker, every_stream, frame, some_reports
 from worker.audit import PartitionVerdict
-from worker.audit.comparison import Newest, assess
+from worker.audit.comparison import assess
 from worker.audit.decoding import chances_of
 from worker.audit.parsing import Limits, by_fingerprint
 from worker.audit.protocols import weight_bounds
@@ -525,7 +525,7 @@ def test_lost_counts_are_a_difference():
     assert assess(documents, 0, **facts, committed=(7, "claimed")).difference is None
     counted = assess(documents, 0, **facts, committed=(7, "counted")).difference
     assert counted.endswith("counted progress: the counts were lost, or another Redis has them")
-    published = assess(documents, 0, **facts, newest=Newest(offset=5)).difference
+    published = assess(documents, 0, **facts, head={"offsets": {"0": 5}}).difference
     assert published.endswith(
         "a snapshot was published of offsets up to 5: the counts were lost, or another Redis has them"
     )
