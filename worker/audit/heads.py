@@ -129,14 +129,6 @@ class Head:
         if others := sorted({m for _, m in steps if m is not None} - recorded):
             raise Difference(f"head {self.sequence}: panes of {others[0]} reports, which no rule allows")
 
-    def ends_of_listed(self) -> dict[str, int]:
-        """Returns a dict from ``name/start`` of each listed window to its end."""
-        return {
-            f"{name}/{start}": start + shape_of(name)[0]
-            for name, line in self.progress.items()
-            for start in line.starts
-        }
-
     def expect_listed(self, there: Mapping[tuple[str, int, int], bool]) -> None:
         """Raises `Difference` unless head and topic have the same windows.
 
@@ -282,7 +274,14 @@ def expect_follows(head: Head, before: Head) -> list[str]:
         if after is None or after.closed < line.closed:
             at = None if after is None else after.closed
             raise Difference(f"{where}: windows {name!r} are closed up to {at}, previously {line.closed}")
-    listed, kept = before.ends_of_listed(), head.ends_of_listed()
+    listed, kept = (
+        {
+            f"{name}/{start}": start + shape_of(name)[0]
+            for name, line in of.progress.items()
+            for start in line.starts
+        }
+        for of in (before, head)
+    )
     if not kept:  # `retain` is no longer configured
         return []
     gone = sorted(listed.keys() - kept.keys())

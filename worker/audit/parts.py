@@ -15,7 +15,7 @@ from worker.audit.snapshots import ALL, Snapshot
 def expect_segments(
     newest: Snapshot, head: Head | None, heard: Mapping[Key, int], parts: Iterable[Snapshot], fewest: int
 ) -> None:
-    """Compares the parts of all time, and the head's segments, with the recount.
+    """Compares parts of all time and the head's segments with the recount.
 
     `heard` are the reports of the newest snapshot of all time. `fewest` is configured: the least reports of a part.
     """

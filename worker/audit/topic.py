@@ -64,7 +64,9 @@ class Series:
     def __init__(self, part: str, documents: Documents, memory: Memory, whole: "Series | None") -> None:
         self.part, self.documents, self.unnamed = part, documents, set[str]()
         self.head: Head | None = None  # newest head
-        self._memory, self._of, self.restarts = memory, whole, 0
+        self._memory, self._of, self.followers = memory, whole, list[Series]()
+        if whole is not None:
+            whole.followers.append(self)
         self._clear()
 
     def _clear(self) -> None:
@@ -74,16 +76,12 @@ class Series:
         self._left: dict[str, set[str]] = {}  # window -> undeleted keys of earlier snapshots
         self._memory.clear(self)
 
-    def _restart(self) -> None:
-        """Forgets everything, because heads were deleted and numbers restart."""
-        self.head, self.restarts = None, self.restarts + 1
+    def restart(self) -> None:
+        """Forgets everything, also of parts, because heads were deleted."""
+        self.head = None
         self._clear()
-
-    def follow(self) -> None:
-        """Restarts with the stream."""
-        if self._of is not None and self.restarts != self._of.restarts:
-            self._restart()
-            self.restarts = self._of.restarts
+        for each in self.followers:
+            each.restart()
 
     def drop(self, of: str) -> None:
         """Drops the numbers of a window."""
@@ -136,7 +134,7 @@ class Series:
         else:
             self._expect_part(document, self._of.head)
         if restarted:
-            self._restart()
+            self.restart()
         elif self.head is not None:
             self._leaving |= dict.fromkeys(expect_follows(head, self.head), head.sequence)
         self.head = head
@@ -152,7 +150,7 @@ class Series:
 
     def _delete(self, of: str, key: str) -> None:
         if key == "head" and self._of is None:
-            self._restart()
+            self.restart()
             return
         self._left.get(of, set()).discard(key)
         if (whole := self._wholes.get(of)) is not None:
@@ -265,7 +263,6 @@ class Snapshots:
         if (series := self._series.get(message.part)) is None:
             series = Series(message.part, self._whole.documents, self._memory, self._whole)
             self._series[message.part] = series
-        series.follow()
         series.take(message)
 
     def cells(self) -> dict[Key, ReleasedCell]:
@@ -277,8 +274,6 @@ class Snapshots:
 
         Raises `Difference` if a message is missing or contradicts the newest head.
         """
-        for series in self._series.values():
-            series.follow()
         found = [snapshot for series in self._series.values() for snapshot in series.finish()]
         if (head := self.head) is not None:
             for each in found:

@@ -166,12 +166,17 @@ def test_missing_and_stale_parts_are_detected(world):
     assert "without the final window" in world.audit(there).published
 
 
-@pytest.mark.parametrize("kind", ["@", ":"])
-def test_all_missing_parts_are_detected(world, kind):
-    """Without any part, only the configured number of reports says that there must be some."""
-    rest = [each for each in world.compacted if not each[0].startswith(f"fleet{kind}")]
-    found = world.audit(rest).published
-    assert ": no part " in found or "is listed, but it is not on the topic" in found
+@pytest.mark.parametrize("segmented", [False, True])
+def test_all_missing_parts_are_detected(segmented):
+    """Without any part, only the configured number of reports shows that there must be some."""
+    world = run(0, segmented, windows=False)
+    assert world.audit().published is None
+    for kind in ("@", "@:") if segmented else ("@",):
+        rest = [
+            each for each in world.compacted if not each[0].startswith(tuple(f"fleet{one}" for one in kind))
+        ]
+        found = world.audit(rest).published
+        assert ": no part " in found or "is listed, but it is not on the topic" in found
 
 
 def test_each_number_of_a_head_of_a_part_is_compared(world):
