@@ -197,3 +197,13 @@ def test_each_number_of_a_head_of_a_part_is_compared(world):
                 there = [*topic[:i], (key, headers, json.dumps(changed).encode()), *topic[i + 1 :]]
                 assert world.audit(there).verdict == "different", (key, at, name)
     assert heads > 5
+
+
+def test_parts_restart_with_their_stream(world):
+    """A deleted head restarts the numbers: parts of before are not those of the new snapshots."""
+    topic, deleted = world.sequence, ("fleet/head", {}, b"")
+    assert any("@" in key and key.endswith("0/base") and value for key, _, value in topic)
+    assert world.audit([*topic, deleted, *topic]).difference is None
+    first = [each for each in topic if each[1].get("sequence") == b"1"]
+    assert 0 < len(first) < len(topic)
+    assert world.audit([*topic, deleted, *first]).published is None

@@ -539,3 +539,20 @@ def test_counts_of_another_redis_are_never_equal():
     difference = verify(good, log(), committed=(offset + 1, "counted")).difference
     assert difference.startswith(f"offset: {offset} in Redis, {offset + 1} counted by Kafka's group")
     assert verify(good, log(), committed=(offset + 1, "claimed")).difference is None
+
+
+def test_counts_behind_a_snapshot_need_the_records_in_between():
+    records = log()
+    cut = stored(counted_by_worker(STREAM, records[:40], START))
+    offset, end = START + 40, START + len(records)
+
+    def row(begin, published):
+        return verify(cut, records, begin=begin, head={"offsets": {"0": published}})
+
+    assert row(START, end).difference is None
+    assert row(offset, end).verdict == "not recountable"
+    assert row(offset + 1, offset).verdict == "not recountable"
+    assert row(offset + 1, offset + 1).difference == (
+        f"offset: {offset} in Redis, {offset + 1} in the newest snapshot, and the log begins at {offset + 1}:"
+        " the counts in between are lost"
+    )
