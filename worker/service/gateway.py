@@ -5,7 +5,7 @@ import contextlib
 import functools
 import gc
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -114,9 +114,13 @@ class _Gateway:
                 while self._application.inflight:
                     await asyncio.sleep(0.05)
         keeping.cancel()
-        await asyncio.gather(serving, keeping, return_exceptions=True)
+        failed: Sequence[Any] = await asyncio.gather(serving, keeping, return_exceptions=True)
         self._sender.close()
         logger.info("gateway.stopped")
+        if isinstance(failed[0], Exception):
+            raise ConfigError(f"gateway.port: cannot listen on {config.port} ({failed[0]})")
+        if isinstance(failed[1], Exception):
+            raise failed[1]
 
     async def _keep_producer(self) -> None:
         """Step 7: starts a producer, and replaces it if it acknowledges nothing."""

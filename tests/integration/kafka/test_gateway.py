@@ -435,3 +435,18 @@ def test_the_demo_uploads_its_last_users(kafka, tmp_path, monkeypatch):
         front.start("shuffle")
         demo.upload(front.config, crowd, workers)
         until(lambda: front.shuffled().total() == 2 * BATCH, "the uploads reach the topic of reports")
+
+
+def test_a_port_that_is_taken_ends_the_gateway(tmp_path):
+    toml = tmp_path / "worker.toml"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port, (metrics_port,) = taken.getsockname()[1], free_ports(1)
+        toml.write_text(
+            f'kafka.bootstrap_servers = "127.0.0.1:1"\ngateway = {{ host = "127.0.0.1", port = {port}, '
+            f"metrics_port = {metrics_port} }}\n[[streams]]\n"
+            'name = "s"\ntopic = "r"\nintake = "i"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 4\n'
+        )
+        command = [sys.executable, "-m", "worker", "gateway", "--config", str(toml)]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert ended.returncode == 2
+    assert f"gateway.port: cannot listen on {port} (" in " ".join(ended.stderr.split())
