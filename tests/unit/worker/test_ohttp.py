@@ -6,6 +6,7 @@ import re
 import secrets
 import subprocess
 import time
+from email.utils import parsedate_to_datetime
 
 import numpy as np
 import pytest
@@ -202,23 +203,23 @@ def test_a_date_near_the_gateways_clock_is_accepted(late):
 
 
 @pytest.mark.parametrize(
-    "message",
+    "message",  # a function, because tests can run long after they are collected
     [
-        upload(seconds=time.time() - 11 * MINUTE),
-        upload(seconds=time.time() + 60 * MINUTE),
-        write_request(b"POST", PATH.encode(), UPLOAD, FRAME),
-        write_request(b"POST", PATH.encode(), dated(dated(UPLOAD)), FRAME),
-        write_request(b"POST", PATH.encode(), [*UPLOAD, (b"date", b"Fri, 27 Nov 2026")], FRAME),
-        write_request(b"POST", PATH.encode(), [*UPLOAD, (b"date", b"\xff" * 29)], FRAME),
-        write_request(b"GET", b"/v1/streams/colours/document", []),
+        lambda: upload(seconds=time.time() - 11 * MINUTE),
+        lambda: upload(seconds=time.time() + 60 * MINUTE),
+        lambda: write_request(b"POST", PATH.encode(), UPLOAD, FRAME),
+        lambda: write_request(b"POST", PATH.encode(), dated(dated(UPLOAD)), FRAME),
+        lambda: write_request(b"POST", PATH.encode(), [*UPLOAD, (b"date", b"Fri, 27 Nov 2026")], FRAME),
+        lambda: write_request(b"POST", PATH.encode(), [*UPLOAD, (b"date", b"\xff" * 29)], FRAME),
+        lambda: write_request(b"GET", b"/v1/streams/colours/document", []),
     ],
 )
 def test_a_request_of_another_time_is_refused_with_the_date(message):
     door = Door()
-    status, fields, content = door.ask(message)
+    status, fields, content = door.ask(message())
     assert (status, fields["content-type"]) == (400, "application/problem+json")
     assert json.loads(content)["type"] == problem("date")
-    corrected = time.mktime(time.strptime(fields["date"], "%a, %d %b %Y %H:%M:%S GMT")) - time.timezone
+    corrected = parsedate_to_datetime(fields["date"]).timestamp()
     assert door.ask(upload(seconds=corrected))[0] == 202
     assert [outcome for _, outcome in door.sealed] == ["date", "answered"]
     assert len(door.intake.sent) == 1
@@ -227,23 +228,23 @@ def test_a_request_of_another_time_is_refused_with_the_date(message):
 @pytest.mark.parametrize(
     ("message", "status", "reason"),
     [
-        (upload(content=b"?"), 400, "version"),
-        (upload(fields=UPLOAD[:1]), 400, "idempotency-key"),  # a relay could repeat it unnoticed
-        (upload(fields=[*UPLOAD[:1], (b"idempotency-key", b"?")]), 400, "idempotency-key"),
-        (upload(fields=UPLOAD[1:]), 415, None),
-        (b"?" * 256, 400, "message"),
-        (upload(path="/v1/streams/other/reports"), 404, None),
-        (upload(path="/v1/streams/colours/document"), 404, None),
-        (upload(path="/v1/streams/colours/reports/"), 404, None),
-        (upload(path="/ohttp"), 404, None),
-        (upload(path="/ohttp-keys"), 404, None),
-        (upload(path="//reports.example.org/v1/streams/colours/reports"), 404, None),
-        (write_request(b"GET", PATH.encode(), dated([])), 404, None),
+        (lambda: upload(content=b"?"), 400, "version"),
+        (lambda: upload(fields=UPLOAD[:1]), 400, "idempotency-key"),  # a relay could repeat it unnoticed
+        (lambda: upload(fields=[*UPLOAD[:1], (b"idempotency-key", b"?")]), 400, "idempotency-key"),
+        (lambda: upload(fields=UPLOAD[1:]), 415, None),
+        (lambda: b"?" * 256, 400, "message"),
+        (lambda: upload(path="/v1/streams/other/reports"), 404, None),
+        (lambda: upload(path="/v1/streams/colours/document"), 404, None),
+        (lambda: upload(path="/v1/streams/colours/reports/"), 404, None),
+        (lambda: upload(path="/ohttp"), 404, None),
+        (lambda: upload(path="/ohttp-keys"), 404, None),
+        (lambda: upload(path="//reports.example.org/v1/streams/colours/reports"), 404, None),
+        (lambda: write_request(b"GET", PATH.encode(), dated([])), 404, None),
     ],
 )
 def test_a_refusal_is_encrypted(message, status, reason):
     door = Door()
-    answer = door.ask(message)
+    answer = door.ask(message())
     assert (answer[0], json.loads(answer[2])["reason"] if answer[2] else None) == (status, reason)
     assert door.intake.sent == []
     assert door.application.inflight == 0
