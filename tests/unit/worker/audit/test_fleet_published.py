@@ -81,9 +81,11 @@ def test_everything_published_is_recounted(seed, segmented):
         assert verdict.finals == verdict.recounted
 
 
+@pytest.mark.parametrize("segmented", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_released_counts_of_several_documents_are_recounted(seed):
-    world = run(seed, windows=seed % 3 > 0, fewest_new=3 + seed % 3)
+def test_released_counts_of_several_documents_and_segments_are_recounted(seed, segmented):
+    world = run(seed, segmented, windows=seed % 3 > 0, fewest_new=3 + seed % 3)
+    assert any(":DE" in key for key in world.keys) == segmented
     for topic in (world.sequence, world.compacted):
         verdict = world.audit(topic)
         assert (verdict.verdict, verdict.difference) == ("equal", None)
