@@ -22,7 +22,7 @@ def due(messages: Collection[Message], methods: Sequence[str], top: int = TOP) -
         stream, *where = key.split("/")
         if value and where == ["domain"]:
             labels[stream] = json.loads(value)["labels"]
-        elif value and len(where) > 1:
+        elif value and len(where) > 1 and where[0] != "released":
             bodies.setdefault((stream, *where[:-1]), {})[where[-1]] = json.loads(value)
     told: Told = {}
     for said in bodies.values():
