@@ -19,7 +19,8 @@ PADDING = 256
 """Responses are padded to a multiple of this size, so that a relay does not see which answer they contain."""
 _KEM, _KDF = KEMId.DHKEM_X25519_HKDF_SHA256, KDFId.HKDF_SHA256
 _SUITES = {
-    aead.value: CipherSuite.new(_KEM, _KDF, aead) for aead in (AEADId.AES128_GCM, AEADId.CHACHA20_POLY1305)
+    (_KEM.value, _KDF.value, aead.value): CipherSuite.new(_KEM, _KDF, aead)
+    for aead in (AEADId.AES128_GCM, AEADId.CHACHA20_POLY1305)
 }
 _HEADER = struct.Struct(">BHHH")
 _ENC_BYTES = 32
@@ -39,7 +40,7 @@ class Key:
         public = private.public_key().public_bytes_raw()
         self.id = hashlib.sha256(public).digest()[0] if key_id is None else key_id
         self.private = KEMKey.from_pyca_cryptography_key(private)
-        symmetric = b"".join(struct.pack(">HH", _KDF.value, aead) for aead in _SUITES)
+        symmetric = b"".join(struct.pack(">HH", kdf, aead) for _, kdf, aead in _SUITES)
         self.config = struct.pack(
             f">BH32sH{len(symmetric)}s", self.id, _KEM.value, public, len(symmetric), symmetric
         )
@@ -116,10 +117,8 @@ def opened(keys: Mapping[int, Key], request: bytes) -> Opened:
     """
     header, enc = request[: _HEADER.size], request[_HEADER.size :][:_ENC_BYTES]
     try:
-        key_id, kem, kdf, aead = _HEADER.unpack(header)
-        key, suite = keys[key_id], _SUITES[aead]
-        if (kem, kdf) != (_KEM.value, _KDF.value):
-            raise UnopenedError
+        key_id, *algorithms = _HEADER.unpack(header)
+        key, suite = keys[key_id], _SUITES[tuple(algorithms)]
         context = suite.create_recipient_context(enc, key.private, b"message/bhttp request\0" + header)
         message = context.open(request[_HEADER.size + _ENC_BYTES :])
     except (struct.error, KeyError, ValueError, PyHPKEError):
