@@ -77,9 +77,9 @@ def test_all_lengths_are_read(known, size):
     "message",
     [
         b"",
-        b"\1@\xc8",  # a response
-        b"\3@\xc8",
-        b"\4",
+        b"\1\3GET\5https\0\1/",  # framing of a response
+        b"\3\3GET\5https\0\1/",
+        b"\4\3GET\5https\0\1/",
         b"\0\3GET\5https\0\0",  # no path
         b"\0\3GET\5https\0\1*",
         b"\0\3GET\5https\0\3/ /",
