@@ -28,7 +28,7 @@ _KAFKA = "3.0.12"
 _EXTRA = {"kafka-python": "kafka", "prometheus-client": "prometheus_client", "python-snappy": "snappy"} | {
     name: name
     for name in (
-        *("crc32c", "h11", "llvmlite", "lz4", "pydantic", "redis", "starlette", "structlog", "uvicorn"),
+        *("crc32c", "h11", "lz4", "pydantic", "redis", "starlette", "structlog", "uvicorn"),
         "zstandard",
     )
 }
