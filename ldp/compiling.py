@@ -9,7 +9,7 @@ from ldp import kernels
 from ldp.frames import decode, decode_all
 from ldp.oracles import Oracle
 from ldp.oracles.grr import GRR
-from ldp.oracles.partitioned import accumulate_partitioned
+from ldp.oracles.partitioned import accumulate_partitioned, address_of
 from ldp.stream import Stream
 
 
@@ -26,7 +26,8 @@ def warm(*documents: Stream) -> None:
 
 def _warm(oracle: Oracle, reports: npt.NDArray[np.void]) -> None:
     states = [oracle.zeros(), oracle.zeros()]
-    for counted in (states[:1], states):
+    addresses = np.array([address_of(oracle, state) for state in states])
+    for counted in (addresses[:1], addresses):
         runs = np.array([[0], [0]])
         for _ in accumulate_partitioned(oracle, counted, reports, runs, 1):
             pass

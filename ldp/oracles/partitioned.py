@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,9 +16,22 @@ if TYPE_CHECKING:
     from ldp.oracles.oracle import Oracle
 
 
+def address_of(oracle: Oracle, state: npt.NDArray[np.int64]) -> int:
+    """Returns the address of a state's counters, after a check.
+
+    The address is valid as long as the array exists.
+
+    Raises:
+        TypeError: a state that is not int64.
+        ValueError: a state that has another shape or is not writable and contiguous.
+    """
+    check_counting(state, oracle.state_size)
+    return kernels.address_of(state)
+
+
 def accumulate_partitioned(
     oracle: Oracle,
-    states: Sequence[npt.NDArray[np.int64]],
+    addresses: npt.NDArray[np.int64],
     reports: npt.NDArray[np.void],
     runs: npt.NDArray[np.int64],
     most: int,
@@ -26,28 +39,26 @@ def accumulate_partitioned(
     """Counts each report into one of m states, in steps.
 
     Reports must be well-formed (`Oracle.check`). A run is a series of consecutive reports for the same state. `runs`,
-    of shape (2, r), contains the state's index of each run, and the index after the run's last report. `states` may
-    contain the same array twice. Each step counts at most `most` reports and yields None.
+    of shape (2, r), contains the state's index of each run, and the index after the run's last report. `addresses`, of
+    shape (m,), contains the states' addresses from `address_of`; two may be equal. A wrong address corrupts memory.
+    Each step counts at most `most` reports and yields None.
 
     Raises:
-        TypeError: a state that is not int64, or reports that are not of `report_dtype`.
-        ValueError: a state that has another shape or is not writable and contiguous.
+        TypeError: reports that are not of `report_dtype`.
+        ValueError: reports with several dimensions.
 
     Example:
         >>> import ldp
         >>> grr = ldp.GRR("1", domain_size=3)
         >>> one, other = grr.zeros(), grr.zeros()
         >>> reports = np.array([(2,), (0,), (2,)], grr.report_dtype)
-        >>> list(accumulate_partitioned(grr, [one, other], reports, np.array([[0, 1, 0], [1, 2, 3]]), most=9))
+        >>> addresses = np.array([address_of(grr, one), address_of(grr, other)])
+        >>> list(accumulate_partitioned(grr, addresses, reports, np.array([[0, 1, 0], [1, 2, 3]]), most=9))
         [None]
         >>> one.tolist(), other.tolist()
         ([0, 0, 2], [1, 0, 0])
     """
     check_reports(reports, oracle.report_dtype)
-    size = oracle.state_size
-    for state in states:
-        check_counting(state, size)
-    addresses = np.array([kernels.address_of(state) for state in states])
     n = len(reports)
     for first in range(0, max(n, 1), most):
         last = min(first + most, n)

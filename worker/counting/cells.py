@@ -6,8 +6,8 @@ in a list, so that lists of documents and segments can change.
 
 import functools
 import re
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +23,18 @@ _NAME = re.compile(rf"(?:{ALL}|(0|[1-9][0-9]*)\+([1-9][0-9]*))@([0-9a-f]{{8}})",
 
 @dataclass
 class Cell:
-    """Counts of one segment: the reports and the oracle's state."""
+    """Counts of one segment: the reports and the oracle's state.
+
+    ``address`` is the state's address for kernels, or None before the first use.
+    """
 
     reports: int
-    state: Counts
+    state: Final[Counts]
+    address: int | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Returns the fields of a copy, which has another address."""
+        return {"reports": self.reports, "state": self.state}
 
     def add(self, other: "Cell") -> None:
         """Adds the counts of another cell; O(state)."""

@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 
 import ldp
-from ldp.oracles.partitioned import accumulate_partitioned
+from ldp.oracles.partitioned import accumulate_partitioned, address_of
 from worker.counting import lateness, rejections, rules
 from worker.counting.accepted import Accepted, Accepting
 from worker.counting.applied import Applied
@@ -282,7 +282,8 @@ class PartitionState:
         ):
             if not len(reports):
                 continue
-            fingerprint, states, cells_of = document.fingerprint.hex(), [], dict[int, dict[Segment, Cell]]()
+            fingerprint, addresses = document.fingerprint.hex(), list[int]()
+            cells_of = dict[int, dict[Segment, Cell]]()  # keeps the states while their addresses are in use
             for (pane, segment), size in zip(places, sizes, strict=True):
                 if (cells := cells_of.get(pane)) is None:
                     self.changed.add(key := CellKey(panes[pane], fingerprint))
@@ -290,9 +291,11 @@ class PartitionState:
                 if (cell := cells.get(names[segment])) is None:
                     cell = cells[names[segment]] = Cell(0, document.oracle.zeros())
                 cell.reports += size
-                states.append(cell.state)
+                if (address := cell.address) is None:
+                    address = cell.address = address_of(document.oracle, cell.state)
+                addresses.append(address)
             at_once = max(1, MOST_COST // document.oracle.cost)
-            for _ in accumulate_partitioned(document.oracle, states, reports, runs, at_once):
+            for _ in accumulate_partitioned(document.oracle, np.array(addresses), reports, runs, at_once):
                 heartbeat()
             applied.reports.append((fingerprint, reports))
 

@@ -256,6 +256,7 @@ def test_kernels_compile_on_first_use_and_load_from_the_cache():
     code = (
         "import numpy as np, ldp, ldp.compiling\n"
         "from ldp import kernels\n"
+        "from ldp.oracles import partitioned\n"
         "loops = {name: loop for name, loop in vars(kernels).items()\n"
         "         if hasattr(loop, 'signatures') and not name.startswith('_')}\n"
         "assert len(loops) >= 11, loops\n"
@@ -274,7 +275,9 @@ def test_kernels_compile_on_first_use_and_load_from_the_cache():
         "        assert decoded.counts.tolist() == [3, 3]\n"
         "        oracle.accumulate(state, decoded.reports)\n"
         "        oracle.accumulate(state, np.frombuffer(frames[5:5 + reports.nbytes], oracle.report_dtype)[::2])\n"
-        "        [*ldp.oracles.partitioned.accumulate_partitioned(oracle, [state, oracle.zeros()], decoded.reports,\n"
+        "        states = [state, oracle.zeros()]\n"
+        "        addresses = np.array([partitioned.address_of(oracle, each) for each in states])\n"
+        "        [*partitioned.accumulate_partitioned(oracle, addresses, decoded.reports,\n"
         "            np.array([[0, 1], [2, 6]]), 9)]\n"
         "        oracle.support(state)\n"
         "        assert compiled == {name: list(loop.signatures) for name, loop in loops.items()}, name\n"

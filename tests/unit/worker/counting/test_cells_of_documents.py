@@ -1,7 +1,10 @@
 """Counts of several documents and segments against a recount of the same log, record by record."""
 
+import copy
+import pickle
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -241,6 +244,56 @@ def test_segments_of_each_protocol_count_as_in_the_audit(name: str) -> None:
         reports, expected = np.concatenate(parts), np.zeros(audited[place[1]].entries, np.int64)
         audited[place[1]].count(expected, *(reports[field] for field in reports.dtype.names or ()))
         assert (counted[place].reports, counted[place].state.tolist()) == (reports.size, expected.tolist())
+
+
+def one_each(state: PartitionState, *times: int) -> None:
+    """Counts one report of value 1 in each of two segments at each time."""
+    values = [Sent(C, segment, (1,), time).value for time in times for segment in ("DE:1", "FR:1")]
+    start, end = state.offset, state.offset + len(values)
+    columns = Columns.of(range(start, end), [time for time in times for _ in range(2)], values)
+    state.apply(Batch(0, start, end, columns))
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        lambda state: stored(state, C),
+        copy.deepcopy,
+        lambda state: pickle.loads(pickle.dumps(state)),
+        lambda state: replace(
+            state,
+            cells={
+                key: {name: replace(cell, state=cell.state.copy()) for name, cell in cells.items()}
+                for key, cells in state.cells.items()
+            },
+        ),
+    ],
+    ids=["stored", "deepcopy", "pickle", "replace"],
+)
+def test_a_copied_state_counts_into_its_own_cells(again: Callable[[PartitionState], PartitionState]) -> None:
+    """An address of the first state that a copy kept would change the first state, and not the copy."""
+    rule = Rule(0, 1, LIMITS, {C.fingerprint.hex(): Status()}, {"DE": Status()})
+    state = PartitionState.ruled(0, [rule], of_fleet(ldp.Fleet((C,))))
+    state.windows.admit(0)
+    one_each(state, 1_000, 11_000)
+    before = as_cells(state)
+    other = again(state)
+    one_each(other, 1_000, 11_000)
+    assert as_cells(state) == before
+    assert as_cells(other) == {place: [2 * count for count in counts] for place, counts in before.items()}
+
+
+def test_late_reports_of_an_evicted_pane_count_in_the_cell_that_has_its_counts() -> None:
+    rule = Rule(0, 1, LIMITS, {C.fingerprint.hex(): Status()}, {"DE": Status()})
+    state = PartitionState.ruled(0, [rule], of_fleet(ldp.Fleet((C,))))
+    state.windows.admit(0)
+    one_each(state, 1_000, 31_000, 1_000)  # the last are late
+    (evicted,) = [cells for key, cells in state.cells.items() if key.pane and key.pane.start == 0]
+    state.evict(10_000)
+    one_each(state, 1_000)
+    assert [cell.state.tolist() for cell in evicted.values()] == [[0, 1, 0, 0]] * 2
+    late = {place: counts for place, counts in as_cells(state).items() if place[0] is None}
+    assert [counts for _, counts in sorted(late.items())] == [[0, 3, 0, 0, 0]] * 2
 
 
 def test_the_log_tests_lateness_over_all_documents() -> None:
