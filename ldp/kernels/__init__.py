@@ -24,6 +24,7 @@ from ldp.kernels.frames import (
     least_text,
     read_documents,
     read_frames,
+    read_short,
 )
 from ldp.kernels.hadamard import walsh_hadamard
 from ldp.kernels.hashing import count_mul32, count_xxh32, hash_mul32, hash_xxh32
@@ -51,6 +52,7 @@ __all__ = [
     "least_text",
     "read_documents",
     "read_frames",
+    "read_short",
     "walsh_hadamard",
     "warm",
 ]
@@ -95,4 +97,5 @@ def warm() -> None:
     found = counts, reports, slots, np.zeros(0, np.int32)
     for segments in (None, (slots, np.zeros((0, 8), np.uint64), rows)):
         tables = (slots, counts, 1), rows, rows, segments
-        read_documents(data, bounds, bounds, *tables, 1, reports, reports, found, counts)
+        read_documents(data, bounds, bounds, 0, *tables, 1, reports, reports, found, counts)
+    read_short(data, bounds, bounds, tables[0], counts, counts, reports, found)

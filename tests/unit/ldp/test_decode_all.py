@@ -143,6 +143,25 @@ def test_few_documents_are_decoded_as_one_by_one(live):
         assert ("retired" in found) == bool(retired)
 
 
+def test_short_records_before_others_are_decoded_as_one_by_one():
+    """Another kernel reads the first records that have one short report each."""
+    rng = np.random.default_rng(6)
+    documents = [ldp.Stream("s", each) for each in (ldp.GRR("1", 3), ldp.OLH("1", 10), ldp.OUE("1", 40))]
+    for n in range(40):
+        records = []
+        for _ in range(n):
+            stream = documents[rng.integers(len(documents))]
+            reports = stream.oracle.perturb(rng.integers(stream.oracle.domain_size, size=1), rng=rng)
+            records.append(written(rng, stream, reports, None, as_json=False))
+        check(documents, RETIRED, [], records, None)
+        check(documents, RETIRED, [], records, 0)
+        check(documents, RETIRED, [], [*records, *generated(rng, 3), *records], 2)
+        data, begins, ends = columns([*records, *records[:1], b""])
+        overlapping = begins - (np.arange(begins.size) == n)
+        with pytest.raises(ValueError, match="begins or ends"):
+            frames.decode_all(documents, data, overlapping, ends)
+
+
 def test_sixteen_documents_with_sixteen_retired_ones():
     rng = np.random.default_rng(3)
     made = [ldp.Stream("s", ldp.GRR("1", d), segment="x" if d % 2 else None) for d in range(2, 34)]

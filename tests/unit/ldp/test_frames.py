@@ -313,9 +313,9 @@ def test_decoding_never_writes_beyond_its_buffer(oracle, most):
         mark = np.array([int.from_bytes(stream.fingerprint, "little")])
         tables = (np.zeros(1, np.int16), mark, 1), np.array(rules), fields, None
         found = counts, verdicts, np.empty(len(records), np.int16), np.empty(len(records), np.int32)
-        text, totals = np.full(kernels.TEXT_BYTES, 0xA5, np.uint8), np.empty(1, np.int64)
+        text, totals = np.full(kernels.TEXT_BYTES, 0xA5, np.uint8), np.zeros(1, np.int64)
         records_ = np.frombuffer(data, np.uint8), begins, ends
-        assert kernels.read_documents(*records_, *tables, most, reports, text, found, totals)
+        assert kernels.read_documents(*records_, 0, *tables, most, reports, text, found, totals)
         total = int(totals[0])
         assert (reports[room:] == 0xA5).all()
         assert total == counts.sum() == counts[verdicts == 0].sum()
