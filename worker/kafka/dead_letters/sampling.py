@@ -16,21 +16,22 @@ from worker.counting.columns import Columns
 
 DEAD_LETTERS_A_SECOND = 100
 """Most dead letters of one reason per second, and at once: less than 1 % of a core."""
-BYTES_A_SECOND = 1_000_000
-"""Tokens of one reason per second, and at once. A dead letter costs its bytes, at most these tokens."""
-_LEAST = BYTES_A_SECOND // DEAD_LETTERS_A_SECOND  # Cost of a small dead letter
+BYTES_A_SECOND = 1 << 20  # Bytes of records of one reason per second. A larger record is charged this amount
+BYTES_AT_ONCE = 4 << 20  # Largest burst in bytes of one reason
 
 
 @dataclass
 class _Bucket:
     at: float
-    tokens: float = BYTES_A_SECOND
+    dead_letters: float = DEAD_LETTERS_A_SECOND
+    room: float = BYTES_AT_ONCE
 
     def most(self, now: float) -> int:
-        """Refills the bucket, and returns how many small dead letters it allows."""
+        """Refills the bucket, and returns how many dead letters it allows."""
         passed, self.at = now - self.at, now
-        self.tokens = min(BYTES_A_SECOND, self.tokens + passed * BYTES_A_SECOND)
-        return math.ceil(max(0.0, self.tokens) / _LEAST)
+        self.dead_letters = min(DEAD_LETTERS_A_SECOND, self.dead_letters + passed * DEAD_LETTERS_A_SECOND)
+        self.room = min(BYTES_AT_ONCE, self.room + passed * BYTES_A_SECOND)
+        return math.floor(self.dead_letters) if self.room > 0 else 0
 
 
 class Sample:
@@ -67,17 +68,17 @@ class Sample:
             if most := self.most(reason):  # mostly 0 in a flood
                 these = np.flatnonzero(verdicts == verdict)[:most]
                 if len(these):
-                    chosen.append(these[: self._admitted(reason, columns, these)])
+                    chosen.append(these[: self._room(reason, columns, these)])
         return np.sort(np.concatenate(chosen)) if chosen else np.empty(0, np.int64)
 
     def first(self, reason: str, columns: Columns, these: npt.NDArray[np.int64]) -> int:
         """Returns how many of the given records, in order, may be sent."""
-        return self._admitted(reason, columns, these[: self.most(reason)])
+        return self._room(reason, columns, these[: self.most(reason)])
 
-    def _admitted(self, reason: str, columns: Columns, these: npt.NDArray[np.int64]) -> int:
-        costs = np.clip(columns.ends[these] - columns.begins[these], _LEAST, BYTES_A_SECOND)
+    def _room(self, reason: str, columns: Columns, these: npt.NDArray[np.int64]) -> int:
+        costs = np.minimum(columns.ends[these] - columns.begins[these], BYTES_A_SECOND)
         # any positive balance admits one record of any size
-        return int(np.count_nonzero(np.cumsum(costs) - costs < self._bucket(reason).tokens))
+        return int(np.count_nonzero(np.cumsum(costs) - costs < self._bucket(reason).room))
 
     def most(self, reason: str) -> int:
         """Returns how many dead letters may be sent now if the records are small."""
@@ -85,7 +86,9 @@ class Sample:
 
     def sent(self, reason: str, size: int) -> None:
         """Charges a sent dead letter to the bucket of its reason."""
-        self._bucket(reason).tokens -= min(max(size, _LEAST), BYTES_A_SECOND)
+        bucket = self._bucket(reason)
+        bucket.dead_letters -= 1
+        bucket.room -= min(size, BYTES_A_SECOND)
 
     def _bucket(self, reason: str) -> _Bucket:
         return self._buckets.setdefault(reason, _Bucket(self._clock()))
