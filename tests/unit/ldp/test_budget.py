@@ -152,7 +152,10 @@ def test_no_device_of_10_000_is_over_budget_in_30_days(tmp_path):
 MUTANTS = {
     "forgets the count": ("reports + 1))", "1))"),
     "forgets the period": ("if found is not None and found[0] >= now:", "if False:"),
-    "forgets to commit": ('yield file\n            file.execute("COMMIT")', "yield file"),
+    "forgets to commit": (
+        'yield file\n            file.execute("COMMIT")',
+        'yield file\n            file.execute("ROLLBACK" if [*file.execute("SELECT * FROM spent")] else "COMMIT")',
+    ),
     "forgets the noise": ("if found is None else found[0]", ""),
     "commits before it counts": (
         "            self._record(file)\n            found",
