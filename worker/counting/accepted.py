@@ -41,7 +41,7 @@ class Accepting:
         live = [documents[name] for name in names.documents if name not in gone]
         closed = {name for name, status in names.segments.items() if status.retired}
         return cls(
-            live or [*documents.values()],
+            live or [documents[name] for name in names.documents],
             frozenset(map(bytes.fromhex, gone)),
             Segments(names.segments.keys() - closed, closed),
         )

@@ -15,7 +15,7 @@ from worker.counting.applied import Applied
 from worker.counting.columns import Batch, Columns
 from worker.counting.documents import of_fleet
 from worker.counting.rejections import EVERY_SECONDS, GATHER_SECONDS, Rejections, counted
-from worker.counting.rules import MOST_REPORTS, RecordLimits, RequestedRule
+from worker.counting.rules import MOST_REPORTS, Names, RecordLimits, RequestedRule, Status
 from worker.kafka.dead_letters import reader
 from worker.observe.events import StreamEvents
 from worker.observe.metrics import Metrics
@@ -234,3 +234,12 @@ def test_dead_letters_are_printed_as_json():
     assert (row["reason"], row["topic"], row["partition"], row["offset"]) == ("version", "reports", 3, 17)
     assert "base64" not in row
     assert json.loads(dead_letters.in_json(found, 3, value=True))["dead_letters"][1]["base64"] == "Mm5k"
+
+
+def test_documents_of_later_rules_are_unknown_while_all_others_are_retired():
+    """Two configurations of one revision can retire each other's document; a recount knows the later rules."""
+    accepting = Accepting.of(
+        Names({STREAM.fingerprint.hex(): Status(7, retired=True)}), of_fleet(ldp.Fleet((OTHER, STREAM)))
+    )
+    records = Columns.of(range(2), [0] * 2, [frame(STREAM), frame(OTHER)])
+    assert counted(accepting.decode(records, LIMITS).verdicts, 0) == {"retired": 1, "fingerprint": 1}
