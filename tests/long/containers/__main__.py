@@ -18,7 +18,7 @@ from tests.long.containers.engine import engine
 from tests.long.containers.said import CannotError, Findings, complain
 from tests.long.containers.stack import Stack
 
-SERVICES = ("kafka", "redis", "topics", *worker.WORKERS, "prometheus")
+SERVICES = ("kafka", "redis", "topics", *worker.WORKERS, "gateway", "shuffler", "prometheus")
 
 
 def told(number: int, _frame: FrameType | None) -> NoReturn:
@@ -45,6 +45,7 @@ def all_of_it(findings: Findings) -> None:
         stack.compose("up", "--detach", *services)
         worker.confined(stack, findings)
         worker.watched(findings)
+        worker.uploaded(stack, findings)
         worker.counted(stack, findings)
         worker.health(stack, findings)
         worker.logged(stack, findings)

@@ -5,12 +5,17 @@ import json
 import re
 import time
 import urllib.error
+import urllib.request
 
+from ldp.client import Client
+from ldp.upload import upload
 from tests.long.containers.said import Findings, run, until
 from tests.long.containers.stack import Stack, prometheus
 
 WORKERS = ("worker-1", "worker-2")
 USERS = 884_427
+UPLOADS = 50
+"""Further reports, over HTTP: five batches."""
 PARTITIONS = 4
 GRACE = 15
 """Seconds that the compose file gives a worker to end."""
@@ -75,6 +80,19 @@ def watched(findings: Findings) -> None:
     findings.see(until(both, 60) is not None, "Prometheus scrapes both")
 
 
+def uploaded(stack: Stack, findings: Findings) -> None:
+    """Uploads reports to the gateway; the audit finds them among the others."""
+    for service in ("gateway", "shuffler"):
+        took = stack.becomes(service, "healthy", 120)
+        findings.see(took is not None, f"{service} becomes healthy", stack.health(service))
+    stream = "http://127.0.0.1:8080/v1/streams/emoji"
+    with urllib.request.urlopen(f"{stream}/document", timeout=30) as answer:
+        client = Client(json.load(answer))
+    for value in range(UPLOADS):
+        upload(f"{stream}/reports", client.report(value))
+    findings.say(f"the gateway has {UPLOADS} uploads")
+
+
 def counted(stack: Stack, findings: Findings) -> None:
     """Runs a stream; meanwhile one worker stops and comes back; every record is counted once."""
     sending = stack.begin("run", "--rm", "-T", "simulate")
@@ -118,11 +136,13 @@ def audit(stack: Stack, findings: Findings) -> None:
         done = stack.compose("run", "--rm", "-T", "tool", "audit", "--json", must=False)
         verdict = json.loads(done.stdout) if done.stdout.startswith("{") else {}
         found.update(code=done.returncode, verdict=verdict, said=done.stdout + done.stderr)
-        return done.returncode == 0 and verdict.get("reports") == USERS and verdict.get("lag") == 0
+        return done.returncode == 0 and verdict.get("reports") == USERS + UPLOADS and verdict.get("lag") == 0
 
     found: dict[str, object] = {}
     equal = until(all_counted, 180) is not None
-    findings.see(equal, f"ldp-worker audit: equal, {USERS:,} reports", str(found.get("said"))[-600:])
+    findings.see(
+        equal, f"ldp-worker audit: equal, {USERS + UPLOADS:,} reports", str(found.get("said"))[-600:]
+    )
 
 
 def health(stack: Stack, findings: Findings) -> None:
@@ -154,7 +174,7 @@ def logged(stack: Stack, findings: Findings) -> None:
 def ended(stack: Stack, findings: Findings) -> None:
     """Stops everything; no process needs to be killed."""
     stack.compose("stop")
-    for service in (*WORKERS, "redis", "kafka"):
+    for service in (*WORKERS, "gateway", "shuffler", "redis", "kafka"):
         code = stack.inspect(service)["State"]["ExitCode"]
         # A Java process that SIGTERM ends has 143 as its exit code, after it has closed its files.
         findings.see(code in ((0, 143) if service == "kafka" else (0,)), f"{service} ends with {code}")
