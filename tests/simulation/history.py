@@ -276,9 +276,10 @@ class _Made:
         """Checks that all partitions have the same names, after all were claimed with the same head."""
         for deployment in self.world.deployments:
             found = deployment.truth.recorded_names()
-            # at the bound, the documents of the first claim stay
+            # at the bound, the documents of the first claim stay; another owner of the name prevents claims
             bounded = deployment.most_documents < len(deployment.pool)
-            if found and not bounded and not deployment.stopped and len(deployment.pool) > 1:
+            claims = not deployment.stopped and self._owns(deployment)
+            if found and not bounded and claims and len(deployment.pool) > 1:
                 assert found.count(found[0]) == len(found), f"the names do not converge: {found}"
 
     def _hand_over(self, deployment: Deployment) -> None:
@@ -304,7 +305,7 @@ class _Made:
 
     def _covered(self, deployment: Deployment) -> bool:
         """Returns whether all is counted, stored and in the newest snapshot."""
-        if deployment.stopped or self.owners.get(deployment.stream.name, deployment) is not deployment:
+        if deployment.stopped or not self._owns(deployment):
             return True
         if self.is_fleet and not self._settled(deployment):
             return False
@@ -366,6 +367,10 @@ class _Made:
             name for documents, _ in (*truth.recorded_names(), truth.in_force()) for name in documents
         }
         return bool(recorded - names) and len(names) >= self.theme.most_documents
+
+    def _owns(self, deployment: Deployment) -> bool:
+        """Returns whether no other deployment has published under the stream's name."""
+        return self.owners.get(deployment.stream.name, deployment) is deployment
 
     def _settled(self, deployment: Deployment) -> bool:
         """Returns whether the workers hold all partitions that are stored, and have stored all rules."""
