@@ -227,8 +227,9 @@ def stored(counted, rules, offset, names=("s", 0)):
     """The fields and blobs in Redis."""
     commit, key = "0123456789abcdef" * 2, "{{{}:{}}}:meta".format(*names)
     blobs = {}
-    for mark in MARKS[:1]:
-        counted.cells.setdefault(("all", mark), {"": [0, ORACLES[mark].zeros()]})
+    if len(first := rules[0]["documents"]) == 1:  # an only document has this cell from the start
+        for mark in first:
+            counted.cells.setdefault(("all", mark), {"": [0, ORACLES[mark].zeros()]})
     for (pane, mark), segments in counted.cells.items():
         name = f"{pane}@{mark}"
         body = b"".join(

@@ -35,6 +35,16 @@ def test_documents_and_segments_are_recounted(seed):
     assert counted.late
 
 
+@pytest.mark.parametrize("n", [0, 100])
+def test_several_documents_need_no_counts_outside_panes(n):
+    rng = random.Random(9)
+    records = [(1_000_000 + 700 * i, fleet.record(rng, rng.choice(MARKS))) for i in range(n)]
+    rules = [fleet.rule(START, 1, dict.fromkeys(MARKS, (0, False)), windows=n > 0)]
+    counted = count(records, rules)
+    assert not any(pane == "all" for pane, _ in counted.cells)
+    assert verify(stored(counted, rules, START + n), records).difference is None
+
+
 def test_records_with_equal_heads_are_decoded_together():
     rng = random.Random(1)
     for n in (1, 7, 8, 300):
