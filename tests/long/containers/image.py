@@ -60,7 +60,8 @@ def look(findings: Findings) -> None:
         "import os; from pathlib import Path; cache = Path(os.environ['NUMBA_CACHE_DIR'])\n"
         "count = lambda: sum(path.suffix == '.nbc' for path in cache.rglob('*'))\n"
         "from ldp import kernels; from worker.counting import lateness; from worker.kafka.decoding import records\n"
-        "before = count(); kernels.warm(); lateness.warm(); records.warm(); records.warm_codecs()\n"
+        "before = count(); kernels.warm(); lateness.warm(); lateness.warm_spread();"
+        " records.warm(); records.warm_codecs()\n"
         "print(before, count() - before)"
     )
     kept, compiled = map(int, inside("python", "-c", kernels).split())
