@@ -32,8 +32,8 @@ def releasing(plan: Plan, published: Published | None, fewest: int) -> Plan:
     cuts, record = _cuts(plan, documents, lost, published or ()), head.released
     before = _all_counts(plan, cuts, documents, fewest) if published is None else {**published}
     if record is None:
-        shown = any(own.counts.n for own in before.values())
-        record = release.begin(pane for cut in cuts.values() for pane in cut.panes if shown)
+        counted = any(own.counts.n for own in before.values())
+        record = release.begin(pane for cut in cuts.values() for pane in cut.panes if counted)
         before = {
             key: replace(own, rest=replace(own.rest, closed=record.closed)) for key, own in before.items()
         }
@@ -41,13 +41,16 @@ def releasing(plan: Plan, published: Published | None, fewest: int) -> Plan:
         # later windows contain none of the published reports
         record = release.hide(record)
         before = {key: replace(own, late=own.counts) for key, own in before.items()}
+    again = head.released is None or plan.lossy
     found, changed = dict[Key, release.Release](), set[Key]()
     for key, cut in cuts.items():
         support = partial(_supports, documents[key[0]])
         nothing = support(cut.total - cut.total)
         own = before.get(key, Shown(nothing, nothing))
         found[key] = release.release(record, own, cut, fewest, support)
-        if head.released is None or plan.lossy or _facts(found[key].shown) != _facts(own):
+        shown = found[key].shown
+        # a message of a segment without released reports would show that it has others
+        if _facts(shown) != _facts(own) or (again and shown.counts.n):
             changed.add(key)
     released, loss = next(iter(found.values())).head, _loss(documents.values(), fewest)
     recorded = replace(plan.cut, released=released, privacy_loss=loss)

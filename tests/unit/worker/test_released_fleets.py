@@ -129,6 +129,16 @@ def test_every_combination_of_published_vectors_covers_m_reports(
     assert world.audit().difference is None
 
 
+def test_a_segment_without_released_reports_has_no_message() -> None:
+    world = Marked(10, 1, windows=False, of=DOCUMENTS[3:])
+    for i in range(14):
+        world.count(0, DOCUMENTS[3], i, SECOND, "US:1" if i < 12 else "DE:1")
+    world.tick()
+    name = f"fleet@{DOCUMENTS[3].fingerprint.hex()}:US:1/released"
+    assert world.document["reports"] == 12
+    assert {key for key in world.topic if "/released" in key} == {name, f"{name}/all/0", f"{name}/late/0"}
+
+
 def test_a_publisher_that_takes_over_reads_the_counts_of_each_document() -> None:
     world = Marked(3, parts_fewest=1)
     world.tick()
