@@ -278,6 +278,53 @@ def test_a_frozen_kafka_is_refused_in_time_and_recovers(own_services, tmp_path):
         assert front.shuffled() == Counter(range(45))
 
 
+@pytest.mark.long
+def test_outages_of_kafka_under_load_cost_no_upload_and_no_memory(own_services, tmp_path):
+    """32 clients repeat each upload until it is accepted, while Kafka is frozen for 12 s and for 60 s."""
+    stop, numbers = threading.Event(), itertools.count()
+    with Front(own_services.kafka.address, tmp_path, 32, settings={"gateway.timeout_seconds": 10.0}) as front:
+        front.start("shuffle")
+
+        def client(_):
+            answers = []
+            while not stop.is_set():
+                number, key, status = next(numbers), secrets.token_hex(16), 503
+                while status == 503:
+                    began = time.monotonic()
+                    status = front.upload(number, key)
+                    answers.append((number, status, time.monotonic() - began))
+            return answers
+
+        def memory():
+            text = Path(f"/proc/{front.processes['gateway'].pid}/status").read_text(encoding="ascii")
+            return int(text.split("VmRSS:")[1].split()[0]) / 1024
+
+        with ThreadPoolExecutor(32) as pool:
+            clients = [pool.submit(client, each) for each in range(32)]
+            used = []
+            try:
+                for seconds in (12, 60):
+                    time.sleep(3)
+                    used.append(memory())
+                    with frozen(own_services.kafka):
+                        time.sleep(seconds)
+                        used.append(memory())
+                time.sleep(3)
+            finally:
+                stop.set()
+        answers = [answer for each in clients for answer in each.result()]
+        print(Counter(status for _, status, _ in answers), max(took for _, _, took in answers), used)
+        assert {status for _, status, _ in answers} == {202, 503}
+        assert max(took for _, status, took in answers if status == 503) < 12
+        assert max(used) < used[0] + 50
+        sent = {number for number, status, _ in answers if status == 202}
+        for number in range(len(sent), -(-len(sent) // 32) * 32):  # no upload waits for others
+            assert front.upload(number, secrets.token_hex(16)) == 202
+            sent.add(number)
+        until(lambda: sum(front.shuffled().values()) >= len(sent), "all uploads are shuffled")
+        assert front.shuffled() == Counter(sent)
+
+
 def test_a_stuck_producer_is_replaced(kafka, tmp_path, monkeypatch):
     made = []
 
