@@ -324,7 +324,7 @@ class History:
                 del past[partition][number + 1 :]
 
     def forget(self) -> None:
-        """Retention deletes the oldest records of a partition, most of which were counted."""
+        """Deletes the oldest records of a partition, mostly counted ones, as retention does."""
         partition = self.rng.randrange(len(self.records))
         stored, first = self.world.stored.get(partition), self.world.firsts[partition]
         counted = 0 if stored is None else stored.metadata.offset

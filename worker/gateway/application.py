@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 import secrets
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -94,7 +95,8 @@ class Application:
         }
         self.inflight = 0
         """Bytes reserved for uploads that are read or not acknowledged."""
-        self._done = deque[tuple[asyncio.Future[bool], bool]]()  # filled by the producer's thread
+        self._done = deque[tuple[asyncio.Future[bool], bool]]()  # filled by several threads
+        self._filling = threading.Lock()
 
     def asgi(self) -> Starlette:
         """Returns the ASGI application."""
@@ -200,8 +202,10 @@ class Application:
         acknowledged = loop.create_future()
 
         def done(good: bool) -> None:
-            self._done.append((acknowledged, good))
-            if len(self._done) == 1:  # else the loop will read this one, too
+            with self._filling:  # one of two threads finds the other's answer
+                self._done.append((acknowledged, good))
+                first = len(self._done) == 1
+            if first:  # else the loop will read this one, too
                 with contextlib.suppress(RuntimeError):  # the loop has ended
                     loop.call_soon_threadsafe(self._acknowledge)
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType, SimpleNamespace
 
@@ -222,3 +224,29 @@ def test_web_pages_of_configured_origins_may_upload(origins, allowed):
     answer = gate.get(FRAME, {"origin": "https://app.example.org"})
     assert (answer.status, answer.headers.get("access-control-allow-origin")) == (202, allowed)
     assert answer.headers.get("access-control-expose-headers") == (allowed and "Retry-After")
+
+
+def test_acknowledgements_of_two_threads_at_once_end_both_uploads():
+    class Overtaken(deque):
+        """Lets another thread acknowledge the second upload before the first append returns."""
+
+        def append(self, item):
+            super().append(item)
+            if others:
+                thread = threading.Thread(target=others.pop(), args=(True,))
+                thread.start()
+                thread.join(0.5)
+
+    async def both():
+        uploads = [asyncio.create_task(gate.request(FRAME)) for _ in range(2)]
+        while len(gate.intake.waiting) < 2:
+            await asyncio.sleep(0)
+        first, second = gate.intake.waiting
+        others.append(second)
+        await asyncio.to_thread(first, True)
+        return [answer.status for answer in await asyncio.gather(*uploads)]
+
+    others, gate = [], Gate(answer=None, timeout_seconds=5.0)
+    gate.application._done = Overtaken()
+    assert in_a_loop(both()) == [202, 202]
+    assert gate.application.inflight == 0
