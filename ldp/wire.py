@@ -43,7 +43,12 @@ def header_bytes(frame: bytes) -> int:
 
 
 def bytes_below(bound: int) -> int:
-    """Returns the size (1, 2 or 4 bytes) of integers below `bound` ≤ 2³²."""
+    """Returns the size (1, 2 or 4 bytes) of integers below `bound`.
+
+    Raises ValueError: a bound above 2³².
+    """
+    if bound > 1 << 32:
+        raise ValueError(f"the bound of an integer is {bound}; allowed are bounds up to {1 << 32}")
     return next(size for size in (1, 2, 4) if bound <= 1 << 8 * size)
 
 

@@ -31,3 +31,8 @@ def test_a_bounded_integer_takes_the_fewest_bytes():
             size = wire.bytes_below(bound)
             (bound - 1).to_bytes(size, "little")
             assert size == 1 or bound - 1 >= 1 << 4 * size  # half the bytes do not hold it
+
+
+def test_a_bound_above_four_bytes_is_refused():
+    with pytest.raises(ValueError, match="bound of an integer is 4294967297; allowed are bounds up to 4294967296"):
+        wire.report_bytes([(1 << 32) + 1], None)
