@@ -135,46 +135,45 @@ class State:
     def merge(self, *others: State) -> State:
         """Returns the sum of states of disjoint sets of reports. O(state) each.
 
-        If all states cover the same windows or all time, the sum has the log ranges of all states. If the windows are
-        disjoint, the sum has no log ranges.
+        The states are added one after the other. If a state covers the same windows as the sum before it, or both cover
+        all time, the new sum has the log ranges of both. If their windows are disjoint, it has no log ranges.
 
         Args:
             others: states that have no report in common with this state or with each other.
 
         Raises:
             TypeError: an argument that is not a State.
-            ValueError: states of different documents, windows that overlap (unless all states have the same windows),
-                overlapping log ranges, more than 2⁶³ − 1 reports in total, or a state of all time and one of windows.
+            ValueError: states of different documents, windows that overlap (unless the sum before has the same
+                windows), overlapping log ranges, more than 2⁶³ − 1 reports in total, or a state of all time and one of
+                windows.
         """
-        merged = (self, *others)
+        merged = self
         for other in others:
-            if not isinstance(other, State):
-                raise TypeError(f"merge needs a State, not {type(other).__name__}")
-            ours, theirs = self.stream.fingerprint.hex(), other.stream.fingerprint.hex()
-            if other.stream.document() != self.stream.document():
-                raise ValueError(
-                    f"the states have the documents {ours} and {theirs}; only states of one document can be merged"
-                )
-            if bool(other.windows) != bool(self.windows):
-                raise ValueError(
-                    "a state of all time contains the reports of every window; it cannot be merged with a state of"
-                    " windows"
-                )
-        reports = sum(state.reports for state in merged)
-        as_integer("the total of reports", reports, 0, _MOST)
-        rejected: Counter[str] = Counter()
-        for state in merged:
-            rejected.update(state.rejected)
-        same = all(state.windows == self.windows for state in others)
-        windows = [window for state in merged for window in state.windows]
+            merged = merged._plus(other)
+        return merged
+
+    def _plus(self, other: State) -> State:
+        if not isinstance(other, State):
+            raise TypeError(f"merge needs a State, not {type(other).__name__}")
+        ours, theirs = self.stream.fingerprint.hex(), other.stream.fingerprint.hex()
+        if other.stream.document() != self.stream.document():
+            raise ValueError(
+                f"the states have the documents {ours} and {theirs}; only states of one document can be merged"
+            )
+        if bool(other.windows) != bool(self.windows):
+            raise ValueError(
+                "a state of all time contains the reports of every window; it cannot be merged with a state of windows"
+            )
+        reports = as_integer("the total of reports", self.reports + other.reports, 0, _MOST)
+        same = other.windows == self.windows
         return State(
             self.stream,
             reports,
-            np.sum([state.counters for state in merged], axis=0),
-            sum(state.records for state in merged),
-            rejected,
-            self.windows if same else tuple(windows),
-            tuple(covered for state in merged for covered in state.log) if same else (),
+            self.counters + other.counters,
+            self.records + other.records,
+            Counter(self.rejected) + Counter(other.rejected),
+            self.windows if same else self.windows + other.windows,
+            self.log + other.log if same else (),
         )
 
     def estimate(self) -> Estimate:

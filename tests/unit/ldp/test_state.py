@@ -152,6 +152,10 @@ def test_disjoint_windows_add_up_without_a_log():
     pooled = first.estimate().merge(second.estimate())
     assert both.estimate().windows == pooled.windows
     assert np.array_equal(both.estimate().frequencies, pooled.frequencies)
+    again = State(GRR, 4, [2, 1, 1], 4, windows=((0, 2 * HOUR),))
+    assert first.merge(second, again) == both.merge(again)
+    with pytest.raises(ValueError, match="overlap"):
+        first.merge(again, second)
 
 
 OLH = State(ldp.Stream("s", ldp.OLH("1", 3)), 1, [1, 0, 1], 1)
