@@ -23,6 +23,7 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS memoised (document TEXT, value INTEGER, noise BLOB NOT NULL, "
     "PRIMARY KEY (document, value))",
 )
+_DAMAGED = "; to report again, delete the file, which forgets the reports of this period and memoised noise"
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -97,7 +98,8 @@ class Budget:
             yield file
             file.execute("COMMIT")
         except sqlite3.Error as error:
-            error.args = (f"{self._path}: {error}",)
+            damaged = type(error) is sqlite3.DatabaseError  # errors that can pass are of subclasses
+            error.args = (f"{self._path}: {error}{_DAMAGED * damaged}",)
             raise
         finally:
             file.close()
