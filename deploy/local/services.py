@@ -101,7 +101,14 @@ class Server:
         return self.folder / f"{self.name}.pid"
 
     def start(self) -> None:
-        """Starts the server on its existing data and waits until it answers."""
+        """Starts the server on its existing data and waits until it answers.
+
+        Raises UnavailableError if another server answers on the port.
+        """
+        if self.answers(self.port):
+            raise UnavailableError(
+                f"another {self.name} answers on port {self.port}; stop it, then start this one again"
+            )
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 ["sh", "-c", _BECOME, str(self._pid), *self.command],

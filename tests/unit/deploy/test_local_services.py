@@ -6,8 +6,10 @@ import os
 import platform
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -109,6 +111,29 @@ def test_the_script_cleans_up_after_a_signal(number: signal.Signals) -> None:
     # after SIGKILL it is the guard that cleans up, a moment later
     until(lambda: not folder.exists() and not any(map(alive, started)), "nothing left")
     assert exited == (-signal.SIGKILL if number == signal.SIGKILL else 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "answers", "reply"),
+    [
+        ("redis", services.redis_answers, b"+PONG\r\n"),
+        # one broker with an empty host and no rack, and controller 1
+        ("kafka", services.kafka_answers, struct.pack(">iiiihihi", 24, 0, 1, 1, 0, 9092, -1, 1)),
+    ],
+)
+def test_another_server_on_the_port_is_an_error(tmp_path, name, answers, reply):
+    def answer(listening: socket.socket) -> None:
+        with listening.accept()[0] as connection:
+            connection.recv(1000)
+            connection.sendall(reply)
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        threading.Thread(target=answer, args=[other], daemon=True).start()
+        port = other.getsockname()[1]
+        server = services.Server(name, "", port, ["false"], tmp_path, answers, 60)
+        with pytest.raises(UnavailableError, match=f"another {name} answers on port {port}; stop it"):
+            server.start()
+    assert server.process is None
 
 
 @pytest.mark.integration
