@@ -339,7 +339,7 @@ class Gateway(Table):
 
     host: str = "0.0.0.0"  # noqa: S104  # devices connect to it
     """Address of the server for uploads."""
-    port: Port = 8080
+    port: Annotated[StrictInt, within(1, 65535)] = 8080
     """Port for uploads. Limit the rate of requests in front of it."""
     metrics_port: Port = 9465
     """Port of `/metrics`, `/healthz` and `/readyz`. 0 takes a free port."""

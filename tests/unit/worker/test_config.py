@@ -130,6 +130,7 @@ def test_member_names_are_valid_in_kafka(name):
         ),
         (STREAM.replace("name", "# name"), "streams[0].name: nothing given; it is needed"),
         ("[http]\nport = 70000" + STREAM, "http.port: 70000 given; allowed are 0 to 65535"),
+        ("[gateway]\nport = 0" + STREAM, "gateway.port: 0 given; allowed are 1 to 65535"),
         ("[http]\nport = 'web'" + STREAM, "http.port: a text given; a whole number is needed"),
         (
             "[snapshots]\nevery_seconds = 0" + STREAM,
