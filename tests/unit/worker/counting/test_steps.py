@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.long.kills.steps import IMPORTING, SHUFFLING, STEPS, UPLOADING
+from tests.long.kills.steps import IMPORTING, SHUFFLING, STEPS, TURNS, UPLOADING
 from worker.counting.ownership import Ownership
 from worker.importing import Import
 from worker.kafka.intake.partition import KafkaIntake
@@ -45,11 +45,13 @@ def test_steps_have_the_same_numbers_in_docstring_code_and_kill_points(
     assert sorted({step.number for step in kills}) == said
 
 
-@pytest.mark.parametrize(
-    "where", sorted({f"{step.owner}.{step.call}" for step in [*STEPS, *IMPORTING, *SHUFFLING, *UPLOADING]})
-)
-def test_functions_wrapped_by_kill_points_exist(where: str) -> None:
-    owner, _, call = where.rpartition(".")
+WRAPPED = {(step.owner, step.call) for step in [*STEPS, *IMPORTING, *SHUFFLING, *UPLOADING]} | {
+    function for functions in TURNS.values() for function in functions
+}
+
+
+@pytest.mark.parametrize(("owner", "call"), sorted(WRAPPED))
+def test_functions_wrapped_by_kill_points_exist(owner: str, call: str) -> None:
     module, _, name = owner.partition(":")
     found: Any = importlib.import_module(module)
     assert callable(getattr(getattr(found, name) if name else found, call))
