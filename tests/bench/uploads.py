@@ -5,8 +5,8 @@ python -m tests.bench.uploads
 The peer of the gateway is granian with a Starlette handler that reads the body and answers 202, without Kafka. Both get
 the same requests in turns: 64 keep-alive connections, each with one upload in flight. Then the gateway gets
 encapsulated uploads (oblivious HTTP), which are encrypted before each turn. Then 10,000 connections send one upload
-each and stay open. The shuffler's rate is from its first batch to its last. CPU seconds are those of the measured
-process (see `usage`).
+each and stay open. The shuffler's rate is from its first batch to its last. The memory of its ids is that of Python's
+objects. CPU seconds are those of the measured process (see `usage`).
 """
 
 import asyncio
@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -42,9 +43,10 @@ from ldp import frames
 from tests.bench.ingest.usage import Cores, Usage, on
 from tests.bench.measure import Line
 from tests.support.ohttp import Sealed, dated, write_request
+from worker.shuffling.uploads import RecentIds
 
 TURNS, TURN_SECONDS, CONNECTIONS, MANY = 5, 3.0, 64, 10_000
-BATCH, UPLOADS, SEALED = 1_000, 200_000, 6_000
+BATCH, UPLOADS, SEALED, HOURLY = 1_000, 200_000, 6_000, 360_000
 _WORKER = [sys.executable, "-m", "worker"]
 _PATH = "/v1/streams/uploads/reports"
 
@@ -114,6 +116,7 @@ def lines() -> Iterator[Line]:
             "setup": f"one upload each at once; {accepted:,} answers 202, else 503",
         }
         yield from _shuffled(services.kafka.address, toml, ports["shuffle"], frame, cores)
+        yield _remembered()
 
 
 def _command(name: str, toml: Path) -> list[str]:
@@ -227,6 +230,25 @@ def _shuffled(kafka: str, toml: Path, port: int, frame: bytes, cores: Cores) -> 
         "seconds": round(seconds, 1),
         "peak_bytes": after.peak_bytes,
         "setup": f"one OLH report, {last - first:.0f} uploads, B = {BATCH:,}",
+    }
+
+
+def _remembered() -> Line:
+    """Measures the most memory of the ids of three hours, for each upload of an hour."""
+    hour, step = 3_600_000, 3_600_000 // HOURLY
+    ids, at = RecentIds(hour), 0
+    tracemalloc.start()
+    while at < 3 * hour:
+        timestamps = [at + step * i for i in range(BATCH)]
+        ids.add([secrets.token_bytes(16) for _ in timestamps], timestamps)
+        at = timestamps[-1] + step
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return {
+        "bench": "uploads: ids that the shuffler remembers",
+        "ours": round(most / HOURLY),
+        "unit": "bytes per upload of deduplicate_for",
+        "setup": f"{HOURLY:,} uploads/h for 3 h, deduplicate_for = 1h",
     }
 
 
