@@ -152,7 +152,8 @@ class Metrics:
         self.sequence = gauge("snapshot_sequence", "Sequence number of the newest snapshot.")
         self.age = gauge(
             "snapshot_age_seconds",
-            "Time since a snapshot of this process last covered all counts, by a monotonic clock. Before the first"
+            "Time since a snapshot of this process last covered all counts, by a monotonic clock. With windows and"
+            " fewest_new, it need not cover counts that wait for a window or for more reports. Before the first"
             " snapshot, time since this process first became the publisher.",
         )
         self.snapshot_reports = gauge("snapshot_reports", "Reports in the newest snapshot.")
