@@ -98,7 +98,7 @@ class Budget:
             yield file
             file.execute("COMMIT")
         except sqlite3.Error as error:
-            damaged = type(error) is sqlite3.DatabaseError  # errors that can pass are of subclasses
+            damaged = type(error) is sqlite3.DatabaseError  # subclasses are for locks, full disks and SQL
             error.args = (f"{self._path}: {error}{_DAMAGED * damaged}",)
             raise
         finally:

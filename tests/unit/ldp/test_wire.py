@@ -34,5 +34,7 @@ def test_a_bounded_integer_takes_the_fewest_bytes():
 
 
 def test_a_bound_above_four_bytes_is_refused():
-    with pytest.raises(ValueError, match="bound of an integer is 4294967297; allowed are bounds up to 4294967296"):
+    with pytest.raises(
+        ValueError, match="bound of an integer is 4294967297; allowed are bounds up to 4294967296"
+    ):
         wire.report_bytes([(1 << 32) + 1], None)
