@@ -6,11 +6,12 @@ import pytest
 
 import ldp
 from ldp.privacy.declaration import Declaration
+from tests.support.tables import rows
 from worker.check.changes import Listed, Verdict, changes
 from worker.counting.rules import Names, RequestedRule, Status
 from worker.counting.windows import Windowing
 
-SAFE, WARNING, NEW, IMPOSSIBLE = Verdict.SAFE, Verdict.WARNING, Verdict.NEW_STREAM, Verdict.IMPOSSIBLE
+SAFE, WARNING, IMPOSSIBLE = Verdict.SAFE, Verdict.WARNING, Verdict.IMPOSSIBLE
 ABC = ["a", "b", "c"]
 
 
@@ -24,12 +25,26 @@ def of(*labels):
 
 BASE = doc()
 HALF, TWO = doc(ldp.OUE("1/2", 3)), doc(ldp.OUE("2", 3))
-OLH, BLAKE = doc(ldp.OLH("1", 3)), doc(ldp.OLH("1", 3, hash="xxh32"))
-COUNTRY, APP = (replace(BASE, segment=segment) for segment in ("country", "country:app"))
-GRR, GRR30 = doc(ldp.GRR("1", 3)), doc(ldp.GRR("1", 30), [*ABC, *map(str, range(27))])
-RATE, RATES = (doc(ldp.Response(p=p, domain_size=3)) for p in ("3/4", "4/5"))
-BITS, BITS2 = (ldp.Stream("s", ldp.OUE(epsilon, 3)) for epsilon in ("1", "2"))
-MANY = [doc(ldp.OUE(f"{i}/7", 3)) for i in range(8, 26)]
+DOCUMENTS = {
+    "BASE": BASE,
+    "HALF": HALF,
+    "TWO": TWO,
+    "OLH": doc(ldp.OLH("1", 3)),
+    "XXH": doc(ldp.OLH("1", 3, hash="xxh32")),
+    "GRR": doc(ldp.GRR("1", 3)),
+    "GRR30": doc(ldp.GRR("1", 30), [*ABC, *map(str, range(27))]),
+    "RATE": doc(ldp.Response(p="3/4", domain_size=3)),
+    "RATES": doc(ldp.Response(p="4/5", domain_size=3)),
+    "BITS": ldp.Stream("s", ldp.OUE("1", 3)),
+    "BITS2": ldp.Stream("s", ldp.OUE("2", 3)),
+    "DECLARED": ldp.Stream("s", BASE.oracle, ABC, Declaration("device", 1, "24h", "fresh", "365d")),
+    "COUNTRY": replace(BASE, segment="country"),
+    "APP": replace(BASE, segment="country:app"),
+} | {
+    "".join(labels): of(*labels)
+    for labels in ("abcd", "ab", "cab", "abC", "ad", "abd", "de", "cd", "xy", "xz")
+}
+MANY = [doc(ldp.OUE(f"{i}/7", 3)) for i in range(8, 25)]
 NAMES = [f"S{i}" for i in range(300)]
 
 
@@ -40,284 +55,110 @@ def names(live=(), retired=(), segments=(), retired_segments=(), revision=0):
     return Listed.of(fleet, RequestedRule(revision, segments=declared).names(fleet))
 
 
-def without_labels(found):
-    return Listed(found.documents, found.names)
+def listed(text):
+    """Documents and segments (`+DE`), retired ones (`-OLH`, `~DE`), and the revision (`@2`)."""
+    marked = {mark: [word[1:] for word in text.split() if word[0] == mark] for mark in "-+~@"}
+    live = [DOCUMENTS[word] for word in text.split() if word[0] not in marked]
+    if not live:
+        return Listed({}, Names())
+    retired, (revision,) = [DOCUMENTS[word] for word in marked["-"]], marked["@"] or ["0"]
+    return names(live, retired, marked["+"], marked["~"], int(revision))
 
 
 def id_of(stream):
     return f"document {stream.fingerprint.hex()}"
 
 
-ADDED = "added"
-TABLE = [
-    # nothing changes, or nothing that is recorded
-    ("nothing recorded", Listed({}, Names()), names([BASE]), []),
-    ("the same document, other queries or another file", names([BASE]), names([BASE]), []),
-    ("another order in documents", names([BASE, OLH]), names([OLH, BASE]), []),
-    ("a higher revision alone", names([BASE]), names([BASE], revision=4), []),
-    ("retired again", names([BASE], [OLH]), names([BASE], [OLH], revision=2), []),
-    # documents added while one is live
-    ("larger ε", names([BASE]), names([TWO, BASE]), [(SAFE, id_of(TWO), 'added; epsilon: "1" → "2"')]),
-    (
-        "smaller ε",
-        names([BASE]),
-        names([HALF, BASE]),
-        [(WARNING, id_of(HALF), "weaker: a report has 4.3 times the variance of one of")],
-    ),
-    (
-        "protocol",
-        names([GRR]),
-        names([BASE, GRR]),
-        [(WARNING, id_of(BASE), 'protocol: "grr" → "oue"; weaker')],
-    ),
-    ("stronger protocol", names([BASE]), names([GRR, BASE]), [(SAFE, id_of(GRR), 'protocol: "oue" → "grr"')]),
-    ("hash", names([OLH]), names([BLAKE, OLH]), [(SAFE, id_of(BLAKE), 'added; hash: "mul32" → "xxh32"')]),
-    ("rate", names([RATE]), names([RATES, RATE]), [(SAFE, id_of(RATES), 'added; p: "3/4" → "4/5"')]),
-    (
-        "label added",
-        names([BASE]),
-        names([of("a", "b", "c", "d"), BASE]),
-        [
-            (
-                WARNING,
-                "document",
-                "added; domain_size: 3 → 4; labels added: d; a label that was part of another label",
-            )
-        ],
-    ),
-    (
-        "label removed",
-        names([BASE]),
-        names([of("a", "b"), BASE]),
-        [(SAFE, "document", "added; domain_size: 3 → 2; labels removed: c")],
-    ),
-    (
-        "labels reordered",
-        names([BASE]),
-        names([of("c", "a", "b"), BASE]),
-        [(SAFE, "document", "labels in another order")],
-    ),
-    (
-        "label renamed",
-        names([BASE]),
-        names([of("a", "b", "C"), BASE]),
-        [(WARNING, "document", "labels added: C; labels removed: c; a renamed label has two histories")],
-    ),
-    (
-        "label that an older document has",
-        names([BASE, of("a", "d")]),
-        names([of("a", "b", "d"), BASE, of("a", "d")]),
-        [(SAFE, "document", "added; labels added: d; labels removed: c")],
-    ),
-    (
-        "many labels",
-        names([BASE]),
-        names([GRR30, BASE]),
-        [(WARNING, "document", "labels added: 0, 1, 2, 3, 4, 5, 6, 7, 19 more")],
-    ),
-    (
-        "weaker by a larger domain of grr",
-        names([GRR]),
-        names([GRR30, GRR]),
-        [(WARNING, id_of(GRR30), "weaker: a report has")],
-    ),
-    (
-        "a declaration",
-        names([BASE]),
-        names([ldp.Stream("s", BASE.oracle, ABC, Declaration("device", 1, "24h", "fresh", "365d")), BASE]),
-        [(SAFE, "document", "added; privacy: none → ")],
-    ),
-    (
-        "unlabelled",
-        names([BITS]),
-        names([BITS2, BITS]),
-        [(WARNING, id_of(BITS2), "values are joined by number")],
-    ),
-    (
-        "two at once, the second through the first",
-        names([BASE]),
-        names([of("d", "e"), of("c", "d"), BASE]),
-        [(WARNING, "document", "labels added: d"), (WARNING, "document", "labels added: e")],
-    ),
-    (
-        "added and the former retired at once",
-        names([BASE]),
-        names([TWO], [BASE]),
-        [
-            (SAFE, id_of(TWO), ADDED),
-            (SAFE, id_of(BASE), "retired; its counts stay, and its later reports are rejected"),
-        ],
-    ),
-    (
-        "added as retired",
-        names([BASE]),
-        names([BASE], [TWO]),
-        [(SAFE, id_of(TWO), "recorded as retired; no partition accepted it")],
-    ),
-    # documents of another stream
-    (
-        "no common label",
-        names([BASE]),
-        names([of("x", "y"), BASE]),
-        [(NEW, "document", "no label in common with a live")],
-    ),
-    (
-        "no common label with a live one, but with a retired one",
-        names([BASE], [of("x", "y")]),
-        names([of("x", "z"), BASE], [of("x", "y")]),
-        [(NEW, "document", "no label in common with a live document")],
-    ),
-    (
-        "no common label, and the former is gone",
-        names([BASE]),
-        names([of("x", "y")]),
-        [(NEW, "document", "no label in common with the recorded document")],
-    ),
-    (
-        "unlabelled after labels",
-        names([BASE]),
-        names([BITS]),
-        [(NEW, id_of(BITS), "has no labels, unlike the recorded document")],
-    ),
-    (
-        "labels after none",
-        names([BITS]),
-        names([BASE]),
-        [(NEW, id_of(BASE), "has labels, unlike the recorded document")],
-    ),
-    # impossible changes of documents
-    (
-        "edited in place, one document",
-        names([BASE]),
-        names([HALF]),
-        [
-            (
-                IMPOSSIBLE,
-                id_of(HALF),
-                f'replaces the recorded {id_of(BASE)}, and the stream stops; epsilon: "1" → "1/2"',
-            )
-        ],
-    ),
-    (
-        "edited in place, one document, and labels not at hand",
-        without_labels(names([BASE])),
-        names([of("x", "y")]),
-        [(IMPOSSIBLE, "document", "domain_size: 3 → 2; labels: SHA-256 ")],
-    ),
-    (
-        "edited in place, several",
-        names([BASE, OLH]),
-        names([HALF, OLH]),
-        [(IMPOSSIBLE, id_of(BASE), "neither documents nor retired lists it"), (WARNING, id_of(HALF), ADDED)],
-    ),
-    ("in neither list", names([BASE, OLH]), names([OLH]), [(IMPOSSIBLE, id_of(BASE), "snapshots wait")]),
-    (
-        "retired and in neither list",
-        names([BASE], [OLH]),
-        names([BASE]),
-        [(IMPOSSIBLE, id_of(OLH), "snapshots wait")],
-    ),
-    (
-        "accepted again at the same revision",
-        names([BASE], [OLH], revision=2),
-        names([BASE, OLH], revision=2),
-        [(IMPOSSIBLE, id_of(OLH), "retired at revision 2; the configuration is not newer")],
-    ),
-    (
-        "accepted again at a higher revision",
-        names([BASE], [OLH]),
-        names([BASE, OLH], revision=1),
-        [(SAFE, id_of(OLH), "accepted again")],
-    ),
-    (
-        "retired at a lower revision",
-        names([BASE, OLH], revision=3),
-        names([BASE], [OLH], revision=2),
-        [(IMPOSSIBLE, id_of(OLH), "accepted at revision 3; the configuration is not newer")],
-    ),
-    ("retired", names([BASE, OLH]), names([BASE], [OLH]), [(SAFE, id_of(OLH), "retired; its counts stay")]),
-    (
-        "a 17th document, with the recorded ones",
-        names(MANY[:16]),
-        names([MANY[16], *MANY[1:16]], [MANY[0]]),
-        [
-            (SAFE, id_of(MANY[16]), ADDED),
-            (SAFE, id_of(MANY[0]), "retired"),
-            (IMPOSSIBLE, "configuration", "17 documents"),
-        ],
-    ),
-    # segments
-    (
-        "segment added",
-        names([BASE], segments=["DE"]),
-        names([BASE], segments=["DE", "FR"]),
-        [(SAFE, "segment FR", "added; earlier reports stay in the rest")],
-    ),
-    (
-        "first segments",
-        names([BASE]),
-        names([BASE], segments=["DE", "FR"]),
-        [(SAFE, "segment DE, FR", "added")],
-    ),
-    ("segment declared as retired", names([BASE]), names([BASE], retired_segments=["DE"]), []),
-    (
-        "segment retired",
-        names([BASE], segments=["DE"]),
-        names([BASE], retired_segments=["DE"]),
-        [(SAFE, "segment DE", "retired; its counts stay, and its later reports count in the rest")],
-    ),
-    (
-        "segment in neither list",
-        names([BASE], segments=["DE"]),
-        names([BASE]),
-        [(IMPOSSIBLE, "segment DE", "it stays in force")],
-    ),
-    (
-        "segment again",
-        names([BASE], retired_segments=["DE"]),
-        names([BASE], segments=["DE"]),
-        [(IMPOSSIBLE, "segment DE", "retired at revision 0; the configuration is not newer")],
-    ),
-    (
-        "segment again, newer",
-        names([BASE], retired_segments=["DE"]),
-        names([BASE], segments=["DE"], revision=1),
-        [(SAFE, "segment DE", "accepted again")],
-    ),
-    (
-        "a 257th segment, with the recorded ones",
-        names([BASE], segments=NAMES[:200]),
-        names([BASE], segments=NAMES[200:257], retired_segments=NAMES[:200]),
-        [
-            (SAFE, "segment", "added"),
-            (SAFE, "segment", "retired"),
-            (IMPOSSIBLE, "configuration", "257 segments"),
-        ],
-    ),
-    (
-        "reports name a segment",
-        names([BASE]),
-        names([COUNTRY, BASE]),
-        [(WARNING, "document", 'segment: none → "country"; reports reveal more than before: country')],
-    ),
-    (
-        "reports name a longer segment",
-        names([COUNTRY]),
-        names([APP, COUNTRY]),
-        [(WARNING, "document", "reports reveal more than before: app")],
-    ),
-]
+REPLACES = f'replaces the recorded {id_of(BASE)}, and the stream stops; epsilon: "1" → "1/2"'
+RETIRED = "retired; its counts stay, and its later reports are rejected"
+NOT_NEWER, MORE = "the configuration is not newer", "reports reveal more than before: "
+TABLE = f"""
+nothing recorded | | BASE |
+the same document, other queries or another file | BASE | BASE |
+another order in documents | BASE OLH | OLH BASE |
+a higher revision alone | BASE | BASE @4 |
+retired again | BASE -OLH | BASE -OLH @2 |
+larger ε | BASE | TWO BASE | safe TWO: added; epsilon: "1" → "2"
+smaller ε | BASE | HALF BASE | warning HALF: weaker: a report has 4.3 times the variance of one of
+protocol | GRR | BASE GRR | warning BASE: protocol: "grr" → "oue"; weaker
+stronger protocol | BASE | GRR BASE | safe GRR: protocol: "oue" → "grr"
+hash | OLH | XXH OLH | safe XXH: added; hash: "mul32" → "xxh32"
+rate | RATE | RATES RATE | safe RATES: added; p: "3/4" → "4/5"
+label added | BASE | abcd BASE | warning abcd: added; domain_size: 3 → 4; labels added: d; a label that was part of
+label removed | BASE | ab BASE | safe ab: added; domain_size: 3 → 2; labels removed: c
+labels reordered | BASE | cab BASE | safe cab: labels in another order
+label renamed | BASE | abC BASE | warning abC: labels added: C; labels removed: c; a renamed label has two histories
+label that an older document has | BASE ad | abd BASE ad | safe abd: added; labels added: d; labels removed: c
+many labels | BASE | GRR30 BASE | warning GRR30: labels added: 0, 1, 2, 3, 4, 5, 6, 7, 19 more
+weaker by a larger domain of grr | GRR | GRR30 GRR | warning GRR30: weaker: a report has
+a declaration | BASE | DECLARED BASE | safe DECLARED: added; privacy: none →
+unlabelled | BITS | BITS2 BITS | warning BITS2: values are joined by number
+two, the second through the first | BASE | de cd BASE | warning cd: labels added: d & warning de: labels added: e
+added and the former retired at once | BASE | TWO -BASE | safe TWO: added & safe BASE: {RETIRED}
+added as retired | BASE | BASE -TWO | safe TWO: recorded as retired; no partition accepted it
+no common label | BASE | xy BASE | new_stream xy: no label in common with a live
+a common label with a retired one only | BASE -xy | xz BASE -xy | new_stream xz: no label in common with a live document
+no common label, and the former is gone | BASE | xy | new_stream xy: no label in common with the recorded document
+unlabelled after labels | BASE | BITS | new_stream BITS: has no labels, unlike the recorded document
+labels after none | BITS | BASE | new_stream BASE: has labels, unlike the recorded document
+edited in place, one document | BASE | HALF | impossible HALF: {REPLACES}
+edited in place, several | BASE OLH | HALF OLH | impossible BASE: neither documents nor retired & warning HALF: added
+in neither list | BASE OLH | OLH | impossible BASE: snapshots wait
+retired and in neither list | BASE -OLH | BASE | impossible OLH: snapshots wait
+accepted again at the same revision | BASE -OLH @2 | BASE OLH @2 | impossible OLH: retired at revision 2; {NOT_NEWER}
+accepted again at a higher revision | BASE -OLH | BASE OLH @1 | safe OLH: accepted again
+retired at a lower revision | BASE OLH @3 | BASE -OLH @2 | impossible OLH: accepted at revision 3; {NOT_NEWER}
+retired | BASE OLH | BASE -OLH | safe OLH: retired; its counts stay
+segment added | BASE +DE | BASE +DE +FR | safe segment FR: added; earlier reports stay in the rest
+first segments | BASE | BASE +DE +FR | safe segment DE, FR: added
+segment declared as retired | BASE | BASE ~DE |
+segment retired | BASE +DE | BASE ~DE | safe segment DE: retired; its counts stay, and its later reports count in the
+segment in neither list | BASE +DE | BASE | impossible segment DE: it stays in force
+segment again | BASE ~DE | BASE +DE | impossible segment DE: retired at revision 0; {NOT_NEWER}
+segment again, newer | BASE ~DE | BASE +DE @1 | safe segment DE: accepted again
+reports name a segment | BASE | COUNTRY BASE | warning COUNTRY: segment: none → "country"; {MORE}country
+reports name a longer segment | COUNTRY | APP COUNTRY | warning APP: {MORE}app
+"""
 
 
-@pytest.mark.parametrize(
-    ("recorded", "asked", "expected"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE]
-)
-def test_verdicts(recorded, asked, expected):
-    found = changes(recorded, asked)
+def verdicts(text):
+    """Verdict, subject and text of each finding."""
+    for finding in filter(None, text.split(" & ")):
+        verdict, _, rest = finding.partition(" ")
+        subject, _, said = rest.partition(": ")
+        yield Verdict[verdict.upper()], id_of(DOCUMENTS[subject]) if subject in DOCUMENTS else subject, said
+
+
+def demand(found, expected):
     assert [each.verdict for each in found] == [verdict for verdict, _, _ in expected], found
     for each, (_, subject, text) in zip(found, expected, strict=True):
         assert each.subject.startswith(subject)
         assert text in each.text
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked", "expected"), [pytest.param(*row[1:], id=row[0]) for row in rows(TABLE)]
+)
+def test_verdicts(recorded, asked, expected):
+    demand(changes(listed(recorded), listed(asked)), [*verdicts(expected)])
+
+
+def test_an_edited_document_without_its_labels_at_hand_is_impossible():
+    recorded = Listed(listed("BASE").documents, listed("BASE").names)
+    demand(
+        changes(recorded, listed("xy")), [*verdicts("impossible xy: domain_size: 3 → 2; labels: SHA-256 ")]
+    )
+
+
+def test_a_17th_document_and_a_257th_segment_are_impossible_with_the_recorded_ones():
+    first, *others, last = MANY[:17]
+    expected = [(SAFE, id_of(last), "added"), (SAFE, id_of(first), "retired")]
+    found = changes(names([first, *others]), names([last, *others], [first]))
+    demand(found, [*expected, (IMPOSSIBLE, "configuration", "17 documents")])
+    asked = names([BASE], segments=NAMES[200:257], retired_segments=NAMES[:200])
+    expected = [(SAFE, "segment", "added"), (SAFE, "segment", "retired")]
+    found = changes(names([BASE], segments=NAMES[:200]), asked)
+    demand(found, [*expected, (IMPOSSIBLE, "configuration", "257 segments")])
 
 
 def test_a_document_beyond_the_bytes_of_a_partition_is_impossible():
@@ -336,7 +177,3 @@ def test_a_collision_with_a_recorded_document_is_impossible():
     (found,) = changes(forged, names([BASE]))
     assert (found.verdict, found.subject) == (IMPOSSIBLE, id_of(BASE))
     assert found.text == "another document with this fingerprint is recorded"
-
-
-def test_the_table_is_complete():
-    assert len(TABLE) >= 40
