@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -13,7 +13,7 @@ import ldp
 from ldp import frames
 from ldp.snapshot import assemble, part_of
 from tests.long.kills.points import Ground
-from tests.support.harness import Worker, assert_snapshot_topic, until
+from tests.support.harness import Message, Worker, assert_snapshot_topic, foreign, until
 from tests.support.harness.archive import records
 from tests.support.harness.truth import Reports
 from worker import config
@@ -52,14 +52,14 @@ def _lists(stage: int) -> dict[str, Any]:
 class Changing(Ground):
     """A ground that changes its configuration before each kill; the seed selects the first one."""
 
-    def __init__(self, kafka: str, redis_url: str, folder: Path, seed: int) -> None:
+    def __init__(self, kafka: str, redis_url: str, folder: Path, seed: int, fewest_new: int) -> None:
         folder.mkdir(parents=True)
         name = f"s{uuid4().hex[:10]}"
         self.documents, self._stage, self._known = _documents(name), seed % 5, dict[int, int]()
         for number, document in enumerate(self.documents, 1):
             (folder / f"{number}.json").write_text(json.dumps(document.document()), encoding="utf-8")
         inline = dict.fromkeys(("protocol", "epsilon", "domain_size"))
-        super().__init__(kafka, redis_url, folder, seed, 0, name=name, **inline)
+        super().__init__(kafka, redis_url, folder, seed, fewest_new, name=name, **inline)
 
     def configure(self, file: str, *more: Mapping[str, Any], **changes: Any) -> Path:
         """Writes the configuration of the stage."""
@@ -111,20 +111,28 @@ class Changing(Ground):
     def finish(self) -> None:
         """Ends the load; recounts the documents by the recorded rules."""
         self._sending.__exit__()
-        last = self.covered()
+        last = None if self._fewest_new else self.covered()
+        self.settle()
         until(lambda: self.audit().lag == 0, "all is counted")
         self.assert_audit_equal()
-        assert last.complete
+        last = last or self.snapshots.newest()
+        assert last is not None and last.complete
         assert assert_snapshot_topic(self) == last.sequence
         self.published.read(last.sequence)
         accepted, rejected = self._recount()
         totals = self.totals()
         assert (totals["accepted"], totals["rejected"]) == (accepted.total(), rejected)
         assert accepted.total() + rejected.total() == self._sending.records + self._malformed
+        verdict = self.audit()
+        assert verdict.parts == verdict.parts_recounted
+        if self._fewest_new:
+            assert last.cut.released is not None
+            assert_increments(foreign(self.kafka, self.config.snapshots.topic), self._fewest_new)
+            return
         assert {each["fingerprint"]: each["reports"] for each in last.documents} == {
             each["fingerprint"]: 2 * accepted[each["fingerprint"]] for each in last.documents
         }
-        assert last.reports == self.audit().reports == 2 * accepted.total()
+        assert last.reports == verdict.reports == 2 * accepted.total()
         received = self.snapshots.messages()
         for name in accepted:
             part = assemble(part_of(self.name, document=name), received)
@@ -149,3 +157,24 @@ class Changing(Ground):
             else:
                 rejected["retired" if status else "fingerprint"] += 1
         return accepted, rejected
+
+
+def assert_increments(messages: Iterable[Message], fewest: int) -> None:
+    """Asserts that each published number of reports grows by 0 or at least m.
+
+    There is one number for each document in each snapshot of the stream, a part or a window, and for each released
+    segment of a document.
+    """
+    published = Counter[tuple[str, str]]()
+    for message in messages:
+        if not message.value or not message.key.endswith(("/base", "/released")):
+            continue
+        body = json.loads(message.value)
+        if message.key.endswith("/released"):
+            numbers = body["reports"]
+        else:
+            numbers = {one["fingerprint"]: one["reports"] for one in body.get("documents", [body])}
+        for name, n in numbers.items():
+            new = n - published[message.key, name]
+            assert new == 0 or new >= fewest, f"{message.key}: {new} new reports of {name}"
+            published[message.key, name] = n
