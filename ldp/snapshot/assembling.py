@@ -311,6 +311,7 @@ def _snapshot(
             privacy_loss_of(head),
             head.get("segments"),
             head.get("hidden", 0),
+            head.get("parts_fewest"),
         ),
         complete=head["complete"],
         reports=head["reports"],

@@ -227,6 +227,7 @@ _HEAD = _fields(
         "privacy_loss": _LOSS,
         "segments": _mapping(_NAME, _COUNT),
         "hidden": _COUNT,
+        "parts_fewest": _integer(1),
         "lineage": _or_null(_mapping(_NAME, _NAME)),
     },
 )

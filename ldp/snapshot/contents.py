@@ -172,6 +172,7 @@ class Cut:
         privacy_loss: privacy loss of a report that is released under the present rules; None as for `released`.
         segments: published segment -> its reports; None for a stream without segments.
         hidden: reports that are in no published segment.
+        parts_fewest: smallest number of reports of a part; None for a stream without parts.
     """
 
     offsets: Mapping[int, int]
@@ -187,6 +188,7 @@ class Cut:
     privacy_loss: PrivacyLoss | None = None
     segments: Mapping[str, int] | None = None
     hidden: int = 0
+    parts_fewest: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "offsets", dict(sorted(self.offsets.items())))

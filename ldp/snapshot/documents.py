@@ -136,6 +136,8 @@ def head_document(snapshot: Snapshot) -> dict[str, Any]:
         head |= {"privacy_loss": asdict(snapshot.cut.privacy_loss)}
     if snapshot.cut.segments is not None:
         head |= {"segments": dict(snapshot.cut.segments), "hidden": snapshot.cut.hidden}
+    if snapshot.cut.parts_fewest is not None:
+        head |= {"parts_fewest": snapshot.cut.parts_fewest}
     if snapshot.cut.rows is not None:
         head |= {"rows": _rows_document(snapshot.cut.rows)}
     return head if snapshot.lineage is None else head | {"lineage": dict(snapshot.lineage)}

@@ -291,7 +291,9 @@ class Increments:
         assert bool(due) == (body is not None), "the window of reports that are in no window"
         if body is not None and self.counts is not None:
             self.world.note("released in no window")
-            self.truth.demand_frequencies(body, self.counts.support(self.late, self.truth.size))
+            support = self.counts.support(self.late, self.truth.size)
+            self.truth.demand_frequencies(body, support)
+            self.truth.parts.untimed("late", support)
 
     def begins_later(self, head: Json | None, states: Mapping[int, PartitionState]) -> bool:
         """Returns whether a limit waits: a document has a few new reports, or new ones that name segments."""

@@ -21,9 +21,9 @@ FEWEST = 4
 class Parts:
     """Parts of one stream that were published so far.
 
-    `said` has the reports of each part's newest messages of all time, `live` the windows on the topic, and `finals` all
-    that were published since the head was last deleted. `sent` has the messages of the newest snapshot, and `due` its
-    parts: name -> documents and segment.
+    `said` has the reports of each part's newest messages of all time and of `late`. `live` has the windows on the
+    topic, and `finals` all that were published since the head was last deleted. `sent` has the messages of the newest
+    snapshot, and `due` its parts: name -> documents and segment.
     """
 
     def __init__(self, truth: Truth) -> None:
@@ -58,28 +58,36 @@ class Parts:
         else:
             assert "segments" not in head, "segments of the head"
         self.limited = "released" in head
+        if not self.limited:
+            self.said = {where: n for where, n in self.said.items() if not where.endswith("/late")}
         parts = {key.split("/")[0] for key in self.sent if "/released" not in key} - {name}
         assert parts <= self.due.keys(), (
             f"parts without a recorded document or segment: {parts - self.due.keys()}"
         )
-        for part, (documents, segment) in self.due.items():
-            self._all_time(part, documents, segment, support)
+        self.untimed("all", support)
 
-    def _all_time(
-        self, part: str, documents: Sequence[str], segment: str | None, support: Sequence[int]
+    def untimed(self, place: str, support: Sequence[int]) -> None:
+        """Checks the parts of all time or of `late`."""
+        for part, (documents, segment) in self.due.items():
+            self._untimed(part, place, documents, segment, support)
+
+    def _untimed(
+        self, part: str, place: str, documents: Sequence[str], segment: str | None, support: Sequence[int]
     ) -> None:
-        n, said = self._reports(support, documents, segment), self.said.get(part, 0)
-        if (record := self.sent.get(f"{part}/all/base")) is None:
+        where = f"{part}/{place}"
+        n, said = self._reports(support, documents, segment), self.said.get(where, 0)
+        if (record := self.sent.get(f"{where}/base")) is None:
             enough = n > said if self.limited else n >= said + FEWEST
-            assert n < FEWEST or not enough, f"{part} has {n} reports, and {said} were published"
+            assert n < FEWEST or not enough, f"{where} has {n} reports, and {said} were published"
             return
-        assert (record.value is None) == (n < FEWEST), f"{part} has {n} reports"
-        assert f"{part}/head" in self.sent, f"{part} without a head"
+        assert (record.value is None) == (n < FEWEST), f"{where} has {n} reports"
+        assert place != "all" or f"{part}/head" in self.sent, f"{part} without a head"
         if record.value is not None:
             self.demand_estimate(json.loads(record.value), support, documents, segment)
-            assert json.loads(self.sent[f"{part}/head"].value)["reports"] == n, "a part's head"
-            self.world.note("a part", part)
-        self.said[part] = n if record.value is not None else 0
+            if place == "all":
+                assert json.loads(self.sent[f"{part}/head"].value)["reports"] == n, "a part's head"
+            self.world.note("a part" if place == "all" else "a part in no window", part)
+        self.said[where] = n if record.value is not None else 0
 
     def _reports(self, support: Sequence[int], documents: Sequence[str], segment: str | None) -> int:
         return sum(sum(self.counters.of(support, each, segment)) for each in documents)

@@ -71,6 +71,7 @@ class Head:
     segments: Mapping[str, int] | None  # reports of the published segments; None without segments
     hidden: int  # reports of the others
     declared: frozenset[str]  # segments that rules name, and their prefixes
+    parts_fewest: float  # least reports of a part; inf if the head has none
 
     @property
     def documents(self) -> tuple[str, ...]:
@@ -116,6 +117,7 @@ class Head:
                 for name in _statuses(document, "segments")
                 for n in range(1, name.count(":") + 2)
             ),
+            document.get("parts_fewest", math.inf),
         )
 
     def expect_increments(self) -> None:

@@ -75,10 +75,8 @@ class Published:
         head: Head | None = None,
         unknown: str | None = None,
         cells: Mapping[Key, ReleasedCell] = MappingProxyType({}),
-        parts_fewest: int = 1,
     ) -> None:
         self._documents, self._head, self._unknown = documents, head, unknown
-        self._parts_fewest = parts_fewest
         self.windows = [each for each in snapshots if each.name not in UNTIMED and not each.part]
         self.parts = [each for each in snapshots if each.part]
         self._faults = [f"{each}: {each.fault}" for each in snapshots if each.fault is not None]
@@ -169,9 +167,9 @@ class Published:
                         self._expect_late(each)
                         if self.released is not None:
                             self.released.expect_cells(self._documents)
-                        expect_segments(each, self._head, count.heard, self.parts, self._parts_fewest)
+                        expect_segments(each, self._head, count.heard, self.parts)
                     elif not each.part and (each.final or each.name == LATE):
-                        expect_parts(each, count.heard, self.parts, self._parts_fewest)
+                        expect_parts(each, self._head, count.heard, self.parts)
             _expect_consistent_offsets(self.snapshots)
             if self._faults:
                 raise Difference(self._faults[0])

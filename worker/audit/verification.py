@@ -89,10 +89,7 @@ def _read_published(
             consumer, config.snapshots.topic, name, begin, lambda one: passed.update({one: None})
         )
 
-    fewest = config.snapshots.parts_fewest
-    published, differing = (
-        published_of(documents, messages, fewest) if head else headless(documents, messages)
-    )
+    published, differing = published_of(documents, messages) if head else headless(documents, messages)
     wrong = None
     if (configured := head.get("rows")) is not None:
         wrong = rows.differing(head, reading.rows(consumer, configured["topic"], name), messages)
@@ -138,7 +135,7 @@ def _has_windows(head: Mapping[str, Any]) -> bool:
 
 
 def published_of(
-    documents: Documents, messages: Callable[[], Iterable[Message]], parts_fewest: int = 1
+    documents: Documents, messages: Callable[[], Iterable[Message]]
 ) -> tuple[Published, str | None]:
     """Returns (snapshots, difference found in them or None).
 
@@ -153,7 +150,7 @@ def published_of(
             there, unknown = snapshots.finish(), None
             if unnamed := ", ".join(sorted(snapshots.unnamed)):
                 unknown = f"snapshots of document {unnamed}: the configuration does not name it, so none is compared"
-            return Published(documents, there, snapshots.head, unknown, snapshots.cells(), parts_fewest), None
+            return Published(documents, there, snapshots.head, unknown, snapshots.cells()), None
         except Difference as difference:
             found = str(difference)
     return Published(documents, ()), found

@@ -322,8 +322,11 @@ class Publisher:
         if plan.announces:
             taken = taking.announce(plan, self._content, lineage)
         else:
-            open_now = set() if plan.windows is None else {one.period for one in plan.windows.due}
-            self._written = {period: by for period, by in self._written.items() if period in open_now}
+            # a limit of increments has deleted the open windows
+            shown = (
+                set() if plan.release or plan.windows is None else {one.period for one in plan.windows.due}
+            )
+            self._written = {period: by for period, by in self._written.items() if period in shown}
             due, recommended = plan.due(self._written), self._recommender.latest
             queries = queries_of(tuple(self._content.queries), self._fleet, plan.recorded.fleet)
             content, rows = replace(self._content, queries=queries), self._snapshot_producer.rows

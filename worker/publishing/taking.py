@@ -34,8 +34,7 @@ class Taken:
         rows: records for the topic of rows.
         estimate: the estimate of all time; None for a head without a snapshot.
         finals: the complete windows that become final, with their estimates.
-        parts: part -> number of reports that its newest messages of all time contain, 0 without messages; likewise
-            those of `late`.
+        parts: part, and `all` or `late` -> number of reports that its newest messages contain, 0 without messages.
         rest_ratio: share of the reports with a segment that count in a rest; None without such reports.
     """
 
@@ -90,7 +89,7 @@ def take(
     counted = plan.counted()
     rest_ratio = counted.rest_ratio(plan.recorded.segments)
     cut = replace(plan.cut, progress=after, rows=planned.rows, methods=_recorded(content.methods))
-    cut = replace(cut, **_by_segment(plan, counted, content))
+    cut = replace(cut, **_facts_of_parts(plan, counted, content))
     of = _taker(plan, content)
     whole = partial(
         of, fleet, cut=cut, queries=content.queries, methods=content.methods, lineage=named(fleet, lineage)
@@ -102,7 +101,7 @@ def take(
     messages = snapshot.encode(taken) + snapshot.delete_window(taken, taken.window, former)
     sent, finals = [*planned.of(taken), *planned.stale], list[tuple[Period, Estimated]]()
     published = _Parts(plan, content, _of_part(of, plan, cut), taken, dict(parts), heartbeat)
-    messages += published.of_all_time(counted) + _released(plan, taken.identity)
+    messages += published.of_period(counted) + _released(plan, taken.identity)
     for one in (*plan.without_window, *due):
         heartbeat()
         counted, is_complete = plan.counted(one.period), plan.is_complete(one)
@@ -112,7 +111,7 @@ def take(
         # tombstones first: a reader that lists windows by their messages drops a window at its tombstone
         messages += snapshot.delete_window(taken, one.period, former)
         messages += snapshot.encode_window(of_window)
-        messages += published.of_window(counted, is_complete)
+        messages += published.of_period(counted, is_complete)
         sent += planned.of(of_window)
         finals += [(one.period, result)] if one.period.final and is_complete else []
     for period in (*plan.withdrawn, *gone):
@@ -142,16 +141,20 @@ def _of_part(of: partial[Snapshot], plan: Plan, cut: Cut) -> partial[Snapshot]:
     return partial(of, cut=replace(cut, rules=rules))
 
 
-def _by_segment(plan: Plan, counted: Counted, content: Content) -> dict[str, Any]:
-    """Returns the head's numbers of reports by segment; O(segments · cells)."""
+def _facts_of_parts(plan: Plan, counted: Counted, content: Content) -> dict[str, Any]:
+    """Returns the head's fields about parts; O(segments · cells)."""
+    facts: dict[str, Any] = {"parts_fewest": content.parts_fewest} if plan.recorded.parts else {}
     if not plan.recorded.segments:
-        return {}
+        return facts
     reports = {
         part.segment: counted.reports(part) for part in plan.recorded.parts if part.segment is not None
     }
     shown = {segment: n for segment, n in reports.items() if n >= content.parts_fewest}
     # a segment of the first level includes its subsegments
-    return {"segments": shown, "hidden": counted.n - sum(n for name, n in shown.items() if ":" not in name)}
+    return facts | {
+        "segments": shown,
+        "hidden": counted.n - sum(n for name, n in shown.items() if ":" not in name),
+    }
 
 
 @dataclass
@@ -163,7 +166,7 @@ class _Parts:
         content: the configured content.
         of: takes a snapshot of a part.
         taken: the snapshot of all time.
-        reports: part -> number of reports that its newest messages of all time contain, 0 without messages.
+        reports: as in `Taken.parts`.
         heartbeat: called after each part.
     """
 
@@ -174,53 +177,51 @@ class _Parts:
     reports: dict[str, int]
     heartbeat: Callable[[], object]
 
-    def of_all_time(self, counted: Counted) -> list[Message]:
-        """Returns the messages of parts with enough new reports.
+    def of_period(self, counted: Counted, complete: bool | None = None) -> list[Message]:
+        """Returns the messages of parts in a period.
 
-        A part that this publisher never published loses messages of other methods, and if it has too few reports, all.
+        These are all parts with enough reports in a final window. For all time and `late`, they are parts with enough
+        new reports. There, a part that this publisher never published loses messages of other methods, and if it has
+        too few reports, all.
+        """
+        window, messages = counted.window, list[Message]()
+        untimed = window in (ALL_TIME, LATE)
+        for part in self.plan.recorded.parts if window.final or untimed else ():
+            name, n = f"{part.name}/{window.place}", counted.reports(part)
+            methods = self._methods(part) if n >= self.content.parts_fewest else ()
+            if untimed:
+                before = self.reports.get(name)
+                if methods and before and not self._enough(n - before):
+                    continue
+                if before is None:
+                    messages += self._delete(part, window, [one for one in METHODS if one not in methods])
+                    if window == ALL_TIME and not methods:
+                        messages += [Message(f"{part.name}/head", snapshot.JSON, b"", self.taken.identity)]
+                self.reports[name] = n if methods else 0
+            if methods:
+                what = {"methods": methods, "part": part.name, "window": window, "complete": complete}
+                taken = self.of(part.fleet, estimate=counted.estimate(part), **what)
+                taken = replace(taken, withheld=counted.left_out(part))
+                messages += (snapshot.encode if window == ALL_TIME else snapshot.encode_window)(taken)
+                self.heartbeat()
+        return messages
+
+    def _enough(self, new: int) -> bool:
+        """Returns whether a published part has enough new reports.
+
         With a limit of increments, each increment is enough.
         """
-        messages = list[Message]()
-        for part in self.plan.recorded.parts:
-            n, before, methods = counted.reports(part), self.reports.get(part.name), self._methods(part)
-            fewest, limited = self.content.parts_fewest, self.plan.release is not None
-            if n < fewest:
-                if before is None:
-                    messages += self._delete(part, ALL_TIME, METHODS)
-                    messages += [Message(f"{part.name}/head", snapshot.JSON, b"", self.taken.identity)]
-                self.reports[part.name] = 0
-            elif not before or (n > before if limited else n >= before + fewest or fewest == 1):
-                former = [method for method in METHODS if method not in methods] if before is None else ()
-                estimate = counted.estimate(part)
-                messages += self._delete(part, ALL_TIME, former)
-                messages += snapshot.encode(
-                    self.of(part.fleet, estimate=estimate, methods=methods, part=part.name)
-                )
-                self.reports[part.name] = n
-                self.heartbeat()
-        return messages
-
-    def of_window(self, counted: Counted, complete: bool) -> list[Message]:
-        """Returns the messages of parts in a final window, or new ones in `late`."""
-        window, messages = counted.window, list[Message]()
-        for part in self.plan.recorded.parts if window.final or window == LATE else ():
-            n, name = counted.reports(part), f"{part.name}/{window.place}"
-            if n >= self.content.parts_fewest and (window != LATE or n != self.reports.get(name)):
-                self.reports |= {name: n} if window == LATE else {}
-                what = {
-                    "methods": self._methods(part),
-                    "part": part.name,
-                    "window": window,
-                    "complete": complete,
-                }
-                taken = self.of(part.fleet, estimate=counted.estimate(part), **what)
-                messages += snapshot.encode_window(replace(taken, withheld=counted.left_out(part)))
-                self.heartbeat()
-        return messages
+        if self.plan.release is not None:
+            return new > 0
+        return new >= self.content.parts_fewest or self.content.parts_fewest == 1
 
     def deleted(self, window: Period) -> list[Message]:
         """Returns tombstones of all parts that a window can have."""
-        return [m for part in self.plan.recorded.parts for m in self._delete(part, window, METHODS)]
+        messages = list[Message]()
+        for part in self.plan.recorded.parts:
+            self.reports.pop(f"{part.name}/{window.place}", None)
+            messages += self._delete(part, window, METHODS)
+        return messages
 
     def _methods(self, part: Part) -> Sequence[str]:
         return ("base",) if part.segment is None else self.content.parts_methods

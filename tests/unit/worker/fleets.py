@@ -232,7 +232,7 @@ class Fleet:
         for key, headers, value in self.compacted if topic is None else topic:
             name, _, place = key.partition("/")
             sent.append(Audited(place, headers, value, name.removeprefix("fleet")))
-        published, differing = published_of(documents, lambda: sent, self.content["parts_fewest"])
+        published, differing = published_of(documents, lambda: sent)
         verdicts = []
         for partition, log in enumerate(self.logs):
             key = layout.meta_key("fleet", partition)

@@ -135,6 +135,32 @@ def test_a_part_is_published_from_a_number_of_reports_on_and_after_as_many_more(
     world.count(0, OLD, 1, 0)
     world.tick()
     assert not {key for key in world.keys if key.startswith(old) and not key.endswith("/domain")}
+    assert world.audit().difference is None
+
+
+@pytest.mark.parametrize("before", [4, 1000])
+def test_the_audit_requires_parts_by_the_published_number(before: int) -> None:
+    """A changed `parts_fewest` applies from the first snapshot of a publisher that has it."""
+    world = Fleet(DOCUMENTS, windows=False, parts_fewest=before)
+    for _ in range(8):
+        world.count(0, OLD, 1, 0)
+        world.count(1, NEW, 2, 0)
+    world.tick()
+    parts = {f"fleet@{name}/all/base" for name in NAMES[:2]}
+    assert world.document["parts_fewest"] == before
+    world.content["parts_fewest"] = 1004 - before
+    assert world.audit().difference is None
+    world.restart()
+    world.tick()  # no report is new
+    assert bool(parts & world.keys) == (before == 4)
+    assert world.audit().difference is None
+    world.count(0, OLD, 1, 0)
+    world.tick()
+    assert bool(parts & world.keys) == (before == 1000)
+    assert world.audit().difference is None
+    left = [message for message in world.compacted if message[0].split("/")[0] == "fleet"]
+    found = world.audit(left).difference
+    assert (found or "").endswith("which has 9 reports; 4 are enough") == (before == 1000)
 
 
 def test_a_stream_of_one_document_has_no_parts() -> None:

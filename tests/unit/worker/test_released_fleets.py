@@ -173,6 +173,45 @@ def test_a_publisher_that_takes_over_reads_the_counts_of_each_document() -> None
     assert world.audit().difference is None
 
 
+def test_late_reports_of_a_part_are_published_by_the_new_configuration() -> None:
+    """A publisher that takes over deletes `late` of parts with too few reports, and former methods of the others."""
+    world = Marked(3, 1, of=DOCUMENTS[3:], parts_fewest=1)
+    world.content["parts_methods"] = ("base", "norm-sub")
+    world.restart()
+    world.tick()
+    late = [f"fleet:{segment}/late/{method}" for segment in ("DE", "US") for method in ("base", "norm-sub")]
+
+    def tick(*reports: str) -> list[str]:
+        for segment in reports:
+            world.count(0, DOCUMENTS[3], len(world.sent), 0, segment)
+        world.tick()
+        assert world.audit().difference is None
+        return [key for key in late if key in world.keys]
+
+    for second in range(1, 5):
+        for partition in range(2):
+            world.count(partition, DOCUMENTS[3], len(world.sent), second * SECOND, "FR:1")
+    assert tick() == []
+    assert tick(*["DE:1"] * 9, *["US:1"] * 3) == late
+    world.content |= {"parts_fewest": 5, "parts_methods": ("base",)}
+    world.restart()
+    assert tick(*["FR:1"] * 3) == late[:1]
+    assert tick(*["DE:1"] * 2) == late[:1]
+    assert tick(*["DE:1", "US:1", "US:1", "US:1"]) == [late[0], late[2]]
+
+
+def test_late_reports_of_a_part_are_published_again_with_the_next_limit() -> None:
+    world = Marked(0, 2, parts_fewest=1)
+    late = [f"fleet@{name}/late/base" for name in NAMES[:2]]
+    for i in range(12):
+        world.mark(DOCUMENTS[i % 2], 0)
+    for limit in (0, 3, 0, 3):  # no report is new
+        world.limit(limit)
+        world.tick()
+        assert [key for key in late if key in world.keys] == late * (limit > 0)
+        assert world.audit().difference is None
+
+
 def test_a_limit_begins_when_no_document_has_a_few_new_reports() -> None:
     """The messages of former snapshots do not show the counts of each document."""
     world = Marked(0, windows=False)
