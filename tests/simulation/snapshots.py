@@ -367,7 +367,9 @@ class Consumer:
 
     def _read(self) -> list[Any]:
         self.bound = self.log.stable if self.committed else self.log.end
-        to = min(self.bound, self.at + self.log.world.rng.randint(1, 40))
+        left = self.bound - self.at
+        most = 40 if left < 1000 else left // 10  # a long log is not read in hundreds of polls
+        to = min(self.bound, self.at + self.log.world.rng.randint(1, most))
         found = [
             record
             for record, one in self.log.records
