@@ -257,50 +257,6 @@ HOURLY = Windowing(("1h",))
 HOUR = 60 * MINUTE
 
 
-@pytest.mark.parametrize("cuts", [(), (1,), (2,), (1, 2)])
-def test_a_changed_grace_moves_the_watermark_only_after_its_first_record(cuts):
-    """The watermark is stored, and not computed again from later rules."""
-    rules = [
-        Rule(0, 1, RecordLimits(None, True, None, Windowing(("1h",), grace=3 * HOUR))),
-        Rule(1, 2, RecordLimits(None, True, None, HOURLY)),
-    ]
-    state = run([5 * HOUR, 3 * HOUR, 4 * HOUR - 1], None, cuts, rules)
-    assert cells_of(state).keys() == {"all", f"{5 * HOUR}+{HOUR}", f"{3 * HOUR}+{HOUR}"}
-    assert state.windows.late == {"1h": 1}
-    assert state.windows.closed == 5 * HOUR
-
-
-@pytest.mark.parametrize("cuts", [(), (1,), (2,), (1, 2)])
-@pytest.mark.parametrize("far", [2**63 - 1, 2**63 - HOUR, FAR])
-def test_the_last_possible_time_does_not_overflow(far, cuts):
-    state = run([HOUR, far, -(2**63)], HOURLY, cuts)
-    assert cells_of(state).keys() == {"all", f"{HOUR}+{HOUR}"}
-    w = state.windows
-    assert (w.late, w.undated, w.watermark, w.closed) == (
-        {},
-        2,
-        HOUR,
-        HOUR,
-    )
-    last = run([HOUR, FAR - 1, far], HOURLY, cuts)
-    assert cells_of(last).keys() == {"all", f"{HOUR}+{HOUR}", f"{FAR - HOUR}+{HOUR}"}
-    w = last.windows
-    assert (w.late, w.undated, w.watermark, w.closed) == ({}, 1, FAR - 1, FAR - 1)
-
-
-@pytest.mark.parametrize("cuts", [(), (1,)])
-def test_undated_records_are_accepted_and_move_no_watermark(cuts):
-    state = run([-1, -1], HOURLY, cuts)
-    w = state.windows
-    assert (state.accepted, w.undated, w.watermark, w.closed) == (
-        2,
-        2,
-        -1,
-        0,
-    )
-    assert cells_of(state).keys() == {"all"}
-
-
 def test_a_gap_keeps_its_watermark_and_the_first_later_time():
     state = run([2 * HOUR], HOURLY)
     state.skip(4)

@@ -258,8 +258,3 @@ def test_a_head_without_documents_is_refused():
     for documents in ([], head("head")["documents"] * 17, {}, None):
         with pytest.raises(ValueError, match="documents"):
             Head.parse(head("head") | {"documents": documents})
-
-
-def test_a_head_of_a_newer_version_is_refused():
-    with pytest.raises(ValueError, match="schema 3, but this version reads up to 2"):
-        Head.parse(head("head") | {"schema": 3})

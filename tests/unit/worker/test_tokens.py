@@ -10,6 +10,7 @@ from urllib.parse import parse_qs
 import pytest
 from kafka.net.sasl.oauth import SaslMechanismOAuth
 
+from tests.support.tables import rows
 from worker.config import ConfigError, parse
 from worker.kafka.client import quirks
 from worker.kafka.client.errors import remedy
@@ -209,42 +210,22 @@ def test_the_configured_credentials_are_used():
     assert SECRET not in repr(kafka)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        (
-            {"sasl_oauthbearer_token_endpoint_url": None},
-            "kafka.sasl_mechanism: sasl_mechanism OAUTHBEARER needs sasl_oauthbearer_token_endpoint_url",
-        ),
-        (
-            {"sasl_mechanism": "PLAIN"},
-            "kafka.sasl_oauthbearer_token_endpoint_url: sasl_oauthbearer_token_endpoint_url needs sasl_mechanism"
-            " OAUTHBEARER, not PLAIN",
-        ),
-        (
-            {"sasl_password": None},
-            "kafka.security_protocol: security_protocol SASL_SSL needs sasl_mechanism, sasl_username and sasl_password",
-        ),
-        (
-            {"security_protocol": "SSL"},
-            "kafka.sasl_mechanism: sasl_mechanism needs security_protocol SASL_SSL or SASL_PLAINTEXT, not SSL",
-        ),
-        *(
-            (
-                {"sasl_oauthbearer_token_endpoint_url": url},
-                "kafka.sasl_oauthbearer_token_endpoint_url: a text given; allowed is https://host:port/path, or"
-                " http://, without a user or password",
-            )
-            for url in (
-                "login.example/token",
-                f"https://me:{SECRET}@h/token",
-                "file:///etc/passwd",
-                "https://h/#x",
-            )
-        ),
-    ],
-)
-def test_conflicting_settings_are_refused(changes, said):
+ENDPOINT = "sasl_oauthbearer_token_endpoint_url"
+URL = "a text given; allowed is https://host:port/path, or http://, without a user or password"
+CONFLICTS = f"""
+{ENDPOINT} | | sasl_mechanism: sasl_mechanism OAUTHBEARER needs {ENDPOINT}
+{ENDPOINT} | login.example/token | {ENDPOINT}: {URL}
+{ENDPOINT} | https://me:{SECRET}@h/token | {ENDPOINT}: {URL}
+{ENDPOINT} | file:///etc/passwd | {ENDPOINT}: {URL}
+{ENDPOINT} | https://h/#x | {ENDPOINT}: {URL}
+sasl_mechanism | PLAIN | {ENDPOINT}: {ENDPOINT} needs sasl_mechanism OAUTHBEARER, not PLAIN
+sasl_password | | security_protocol: security_protocol SASL_SSL needs sasl_mechanism, sasl_username and sasl_password
+security_protocol | SSL | sasl_mechanism: sasl_mechanism needs security_protocol SASL_SSL or SASL_PLAINTEXT, not SSL
+"""
+
+
+@pytest.mark.parametrize(("key", "value", "said"), rows(CONFLICTS))
+def test_conflicting_settings_are_refused(key, value, said):
     with pytest.raises(ConfigError) as caught:
-        configured(**changes)
-    assert str(caught.value) == said
+        configured(**{key: value or None})
+    assert str(caught.value) == f"kafka.{said}"
