@@ -312,19 +312,20 @@ def _decode_any(
         )
         fields += [(bound, wire.bytes_below(bound)) for bound in bounds]
         place += -(-kernels.frames_capacity(span, size, numbers) // _ALIGNED) * _ALIGNED
-    found = np.empty(m, np.int64), np.empty(m, np.uint8), np.empty(m, np.int16), np.empty(m, np.int32)
+    counts, verdicts = np.ones(m, np.int64), np.zeros(m, np.uint8)  # the values of a short record
+    of_document, of_segment = np.empty(m, np.int16), np.zeros(m, np.int32)
     body = np.empty(place, np.uint8)
     cells = segments_table(segments) if any(document.segment is not None for document in documents) else None
     marks = marks_table(tuple(document.fingerprint for document in documents), retired)
     table, integers = np.array(rules, np.int64), np.array(fields, np.int64).reshape(-1, 2)
     text = np.empty(kernels.TEXT_BYTES, np.uint8)
-    sizes, starts = table[:, 0].copy(), table[:, 3]
-    places, first = starts.copy(), 0
+    sizes, starts = table[:, 0], table[:, 3]
+    slots, known, multiplier = marks
+    short, first = np.column_stack((known[: len(documents)], sizes, starts)), 0
     if cells is None and most:
-        first = kernels.read_short(data, begins, ends, marks, sizes, places, body, found)
-    totals, before = (places - starts) // sizes, int(ends[first - 1]) if first else 0
+        first = kernels.read_short(data, begins, ends, slots, multiplier, short, body, of_document)
+    totals, before = (short[:, 2] - starts) // sizes, int(ends[first - 1]) if first else 0
     begins, ends = begins[first:], ends[first:]
-    counts, verdicts, of_document, of_segment = found
     rest = counts[first:], verdicts[first:], of_document[first:], of_segment[first:]
     outputs = body, text, rest, totals
     if not kernels.read_documents(data, begins, ends, before, marks, table, integers, cells, most, *outputs):

@@ -98,4 +98,4 @@ def warm() -> None:
     for segments in (None, (slots, np.zeros((0, 8), np.uint64), rows)):
         tables = (slots, counts, 1), rows, rows, segments
         read_documents(data, bounds, bounds, 0, *tables, 1, reports, reports, found, counts)
-    read_short(data, bounds, bounds, tables[0], counts, counts, reports, found)
+    read_short(data, bounds, bounds, slots, 1, rows, reports, slots)
