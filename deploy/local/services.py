@@ -15,6 +15,7 @@ of the project, so it runs before there is a virtual environment: that is why it
 
 from __future__ import annotations
 
+import argparse
 import base64
 import contextlib
 import fcntl
@@ -540,6 +541,7 @@ def _on_signal(number: int, _frame: FrameType | None) -> NoReturn:
 
 def main() -> int:
     """Runs both services until a signal; returns the exit code."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter).parse_args()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _on_signal)
     try:

@@ -186,7 +186,7 @@ def _relabelled(before: Sequence[str], after: Sequence[str], known: set[str]) ->
     added, gone = [x for x in after if x not in {*before}], [x for x in before if x not in {*after}]
     unknown = [label for label in added if label not in known]
     details = [
-        f"labels {what}: {_few(listed)}" for what, listed in (("added", added), ("removed", gone)) if listed
+        f"labels {what}: {few(listed)}" for what, listed in (("added", added), ("removed", gone)) if listed
     ]
     if not details and [*before] != [*after]:
         details.append("labels in another order")
@@ -222,7 +222,7 @@ def _moved(kind: str, recorded: Mapping[str, Status], asked: Mapping[str, Status
         if before.retired != after.retired:
             groups.setdefault((after.retired, before if before > after else None), []).append(name)
     for (retired, status), names in groups.items():
-        subject = f"{kind} {_few(names)}"
+        subject = f"{kind} {few(names)}"
         if status is None and retired:
             rest = "are rejected as retired" if kind == "document" else "count in the rest"
             yield Change(Verdict.SAFE, subject, f"retired; its counts stay, and its later reports {rest}")
@@ -231,7 +231,8 @@ def _moved(kind: str, recorded: Mapping[str, Status], asked: Mapping[str, Status
         else:
             done, again = ("accepted", "retire") if retired else ("retired", "accept")
             need = status.version + (0 if retired else 1)
-            text = f"{done} at revision {status.version}; the configuration is not newer"
+            text = f"{done} at revision {status.version}; the revision of the configuration is"
+            text += " lower" if retired else " not higher"
             yield Change(
                 Verdict.IMPOSSIBLE, subject, text, f"to {again} it, set streams.revision to {need} or more"
             )
@@ -241,15 +242,16 @@ def _segments(recorded: Listed, asked: Listed) -> Iterator[Change]:
     new = [name for name in asked.names.segments if name not in recorded.names.segments]
     if live := [name for name in new if not asked.names.segments[name].retired]:
         text = "added; earlier reports stay in the rest of their prefix"
-        yield Change(Verdict.SAFE, f"segment {_few(live)}", text)
+        yield Change(Verdict.SAFE, f"segment {few(live)}", text)
     if unlisted := [name for name in recorded.names.segments if name not in asked.names.segments]:
         text = "recorded, and neither segments nor retired_segments lists it: it stays in force"
         hint = "list it in segments or retired_segments"
-        yield Change(Verdict.IMPOSSIBLE, f"segment {_few(unlisted)}", text, hint)
+        yield Change(Verdict.IMPOSSIBLE, f"segment {few(unlisted)}", text, hint)
     yield from _moved("segment", recorded.names.segments, asked.names.segments)
 
 
-def _few(names: Iterable[str]) -> str:
+def few(names: Iterable[str]) -> str:
+    """Returns the first names, and how many more there are."""
     listed = [ascii(name)[1:-1] for name in names]
     more = [f"{len(listed) - _LISTED:,} more"] if len(listed) > _LISTED else []
     return ", ".join(listed[:_LISTED] + more)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import ldp
-from worker.check.changes import Listed, Verdict, changes
+from worker.check.changes import Listed, Verdict, changes, few
 from worker.check.finding import Finding, Level
 from worker.config import Served
 from worker.counting import layout, rules
@@ -22,6 +22,9 @@ _LEVELS = {
     Verdict.IMPOSSIBLE: Level.ERROR,
 }
 _WAIT = "start all workers with this configuration, and send the document to clients once it is in force everywhere"
+_UNLISTED = "this configuration does not list it: add it to documents, then start all workers"
+_RETIRED = "this configuration retires it: move it from retired to documents, then start all workers"
+_USED = "clients still send it: retire it after they have the new document, because its later reports are rejected"
 
 
 @dataclass(frozen=True)
@@ -53,10 +56,10 @@ class Recorded:
                 partitions.append(None)
         return cls(documents, tuple(partitions), head.names.joined(*filter(None, partitions)))
 
-    def where(self, document: str, *, retired: bool = False) -> int:
-        """Returns in how many partitions a document is accepted, or retired."""
-        found = (names.documents.get(document) for names in self.partitions if names is not None)
-        return sum(status is not None and status.retired == retired for status in found)
+    def where(self, document: str, *, retired: bool = False) -> list[int]:
+        """Returns the partitions in which a document is accepted, or retired."""
+        found = ({} if names is None else names.documents for names in self.partitions)
+        return [p for p, by in enumerate(found) if document in by and by[document].retired == retired]
 
 
 def assess_documents(
@@ -95,27 +98,43 @@ def assess_documents(
                 text += f"; {_percent(head.variance_shares[name])} of the variance"
             if sizes.get(name) == (most := max(sizes.values())) and most >= _LARGER * min(sizes.values()):
                 text += f"; the largest counts, up to {size_text(most)} for each pane of a partition"
-            findings.append(_finding(served, name, text, recorded, ship))
+            findings.append(_finding(served, name, text, recorded, asked.names, newest.get(name, 0), ship))
     return findings
 
 
 def _in_force(name: str, recorded: Recorded) -> str:
-    retired = recorded.where(name, retired=True)
-    of = f"of {len(recorded.partitions)} partitions"
-    return f"retired in {retired} {of}" if retired else f"in force in {recorded.where(name)} {of}"
+    total, accepted = len(recorded.partitions), recorded.where(name)
+    if retired := recorded.where(name, retired=True):
+        return f"retired in {len(retired)} of {total} partitions"
+    text = f"in force in {len(accepted)} of {total} partitions"
+    if accepted and (missing := sorted({*range(total)} - {*accepted})):
+        text += f", not in {few(map(str, missing))}"
+    return text
 
 
-def _finding(served: Served, name: str, text: str, recorded: Recorded, ship: ldp.Stream | None) -> Finding:
-    subject, everywhere = (
-        f"document {name} of {served.name}",
-        recorded.where(name) == len(recorded.partitions),
-    )
+def _finding(
+    served: Served,
+    name: str,
+    text: str,
+    recorded: Recorded,
+    asked: Names,
+    newest: int,
+    ship: ldp.Stream | None,
+) -> Finding:
+    subject = f"document {name} of {served.name}"
+    everywhere = len(recorded.where(name)) == len(recorded.partitions)
+    wanted, gone = asked.documents.get(name), recorded.names.documents.get(name)
+    retires = wanted is not None and wanted.retired
     if ship is not None and ship.fingerprint.hex() == name:
-        everywhere = everywhere and recorded.documents.get(name) == ship.hashed.decode()
-        return Finding(Level.OK, subject, text) if everywhere else Finding(Level.ERROR, subject, text, _WAIT)
-    gone = recorded.names.documents.get(name)
-    if everywhere or (gone is not None and gone.retired):
+        if everywhere and not retires and recorded.documents.get(name) == ship.hashed.decode():
+            return Finding(Level.OK, subject, text)
+        hint = _UNLISTED if wanted is None else _RETIRED if retires else _WAIT
+        return Finding(Level.ERROR, subject, text, hint)
+    if gone is not None and gone.retired:
         return Finding(Level.OK, subject, text)
+    if everywhere:
+        used = retires and newest > 0
+        return Finding(Level.WARNING if used else Level.OK, subject, text, _USED if used else "")
     return Finding(Level.WARNING, subject, text, _WAIT)
 
 

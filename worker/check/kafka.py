@@ -207,4 +207,6 @@ def assess_reports(served: Served, newest: NewestReports) -> Finding:
     hint = f"{most}: {rejections.REASONS[most]}; ldp-worker dead-letters prints their origin"
     if frames.Reason.FINGERPRINT in reasons:
         hint += f", ldp-worker document --stream {name} prints the document for clients"
+        if len(served.fleet.documents) > 1:
+            hint += "; reports that came before their document was in force stay rejected"
     return Finding(Level.ERROR if none_counted else Level.WARNING, subject, text, hint)

@@ -71,7 +71,7 @@ def id_of(stream):
 
 REPLACES = f'replaces the recorded {id_of(BASE)}, and the stream stops; epsilon: "1" → "1/2"'
 RETIRED = "retired; its counts stay, and its later reports are rejected"
-NOT_NEWER, MORE = "the configuration is not newer", "reports reveal more than before: "
+LOW, MORE = "revision of the configuration is", "reports reveal more than before: "
 TABLE = f"""
 nothing recorded | | BASE |
 the same document, other queries or another file | BASE | BASE |
@@ -105,16 +105,16 @@ edited in place, one document | BASE | HALF | impossible HALF: {REPLACES}
 edited in place, several | BASE OLH | HALF OLH | impossible BASE: neither documents nor retired & warning HALF: added
 in neither list | BASE OLH | OLH | impossible BASE: snapshots wait
 retired and in neither list | BASE -OLH | BASE | impossible OLH: snapshots wait
-accepted again at the same revision | BASE -OLH @2 | BASE OLH @2 | impossible OLH: retired at revision 2; {NOT_NEWER}
+accepted again at the same revision | BASE -OLH @2 | BASE OLH @2 | impossible OLH: retired at revision 2; the {LOW} not
 accepted again at a higher revision | BASE -OLH | BASE OLH @1 | safe OLH: accepted again
-retired at a lower revision | BASE OLH @3 | BASE -OLH @2 | impossible OLH: accepted at revision 3; {NOT_NEWER}
+retired at a lower revision | BASE OLH @3 | BASE -OLH @2 | impossible OLH: accepted at revision 3; the {LOW} lower
 retired | BASE OLH | BASE -OLH | safe OLH: retired; its counts stay
 segment added | BASE +DE | BASE +DE +FR | safe segment FR: added; earlier reports stay in the rest
 first segments | BASE | BASE +DE +FR | safe segment DE, FR: added
 segment declared as retired | BASE | BASE ~DE |
 segment retired | BASE +DE | BASE ~DE | safe segment DE: retired; its counts stay, and its later reports count in the
 segment in neither list | BASE +DE | BASE | impossible segment DE: it stays in force
-segment again | BASE ~DE | BASE +DE | impossible segment DE: retired at revision 0; {NOT_NEWER}
+segment again | BASE ~DE | BASE +DE | impossible segment DE: retired at revision 0; the {LOW} not
 segment again, newer | BASE ~DE | BASE +DE @1 | safe segment DE: accepted again
 reports name a segment | BASE | COUNTRY BASE | warning COUNTRY: segment: none → "country"; {MORE}country
 reports name a longer segment | COUNTRY | APP COUNTRY | warning APP: {MORE}app

@@ -485,6 +485,9 @@ def test_the_share_and_reasons_of_rejected_records_are_reported():
         assert (finding.level, finding.subject, finding.text) == (level, "reports of colours", ours + text)
         assert ("ldp-worker dead-letters" in finding.hint) == (level is not OK)
         assert ("ldp-worker document --stream colours" in finding.hint) == (foreign in values)
+        assert "in force" not in finding.hint
+    several = replace(SERVED, fleet=ldp.Fleet((SERVED.stream, other)))
+    assert "before their document was in force" in assess_reports(several, NewestReports(2, 0, reasons)).hint
 
 
 def test_keys_and_headers_of_the_newest_records_are_a_warning(monkeypatch):

@@ -78,7 +78,11 @@ def test_shares_of_reports_and_of_the_variance():
     newest, shares = (dict(zip(names, each, strict=True)) for each in ((590, 410), (0.376, 0.624)))
     assert lines(BOTH, recorded(ONE, BOTH), newest, shares) == [
         (OK, of(OLD), "in force in 2 of 2 partitions; 59 % of the newest reports; 38 % of the variance"),
-        (WARNING, of(NEW), "in force in 1 of 2 partitions; 41 % of the newest reports; 62 % of the variance"),
+        (
+            WARNING,
+            of(NEW),
+            "in force in 1 of 2 partitions, not in 0; 41 % of the newest reports; 62 % of the variance",
+        ),
     ]
 
 
@@ -123,7 +127,8 @@ def test_the_largest_counts_are_named():
 def test_a_document_for_clients_is_in_force_in_every_partition(fleets, level):
     found = [each for each in lines(BOTH, recorded(*fleets), ship=NEW) if each[1] == of(NEW)][-1]
     force = sum(fleet is BOTH for fleet in fleets)
-    assert found == (level, of(NEW), f"in force in {force} of 2 partitions")
+    missing = ", not in 1" if force == 1 else ""
+    assert found == (level, of(NEW), f"in force in {force} of 2 partitions{missing}")
 
 
 def test_a_retired_document_is_not_for_clients():
@@ -132,6 +137,38 @@ def test_a_retired_document_is_not_for_clients():
         of(OLD),
         "retired in 2 of 2 partitions",
     )
+
+
+def test_a_document_for_clients_is_listed_and_not_to_be_retired():
+    """The remedy names what the configuration lacks, also while the document is in force."""
+
+    def last(fleet, found, ship):
+        return assess_documents(Served(fleet, "reports"), found, Head(), {}, ship)[-1]
+
+    for found, ship, hint in (
+        (last(BOTH, recorded(ONE), NEW), NEW, "start all workers with this configuration"),
+        (last(BOTH, recorded(BOTH), OTHER), OTHER, "this configuration does not list it"),
+        (last(RETIRED, recorded(BOTH), OLD), OLD, "this configuration retires it"),
+        (last(RETIRED, recorded(RETIRED), OLD), OLD, "this configuration retires it"),
+    ):
+        assert (found.level, found.subject) == (ERROR, of(ship))
+        assert found.hint.startswith(hint)
+
+
+def test_retiring_a_document_that_clients_still_send_is_a_warning():
+    name = OLD.fingerprint.hex()
+    for fleet, found, newest, level in (
+        (RETIRED, recorded(BOTH), 1, WARNING),
+        (RETIRED, recorded(BOTH), 0, OK),
+        (RETIRED, recorded(RETIRED), 1, OK),  # is retired already
+        (BOTH, recorded(BOTH), 1, OK),
+    ):
+        *_, last = [
+            each
+            for each in assess_documents(Served(fleet, "reports"), found, Head(), {name: newest})
+            if each.subject == of(OLD)
+        ]
+        assert (last.level, "clients still send it" in last.hint) == (level, level is WARNING)
 
 
 def test_a_document_whose_fingerprint_collides_with_a_recorded_one_is_not_for_clients():
@@ -153,7 +190,7 @@ def test_the_head_shows_documents_of_partitions_without_counts():
 def test_metadata_that_cannot_be_read_count_as_none():
     broken = metadata(ONE)
     object.__setattr__(broken, "totals", "{}")
-    assert Recorded.of([broken, metadata(ONE)], Head()).where(OLD.fingerprint.hex()) == 1
+    assert Recorded.of([broken, metadata(ONE)], Head()).where(OLD.fingerprint.hex()) == [1]
     fields = {
         0: StateLost("another type"),
         1: {"epoch": "x"},
@@ -233,7 +270,7 @@ def test_check_with_a_document_for_clients_needs_it_in_force(command):
     found = command("check", "--document", "new.json", "--json")
     assert found.exit_code == 1
     texts = {each["subject"]: each["text"] for each in json.loads(found.stdout)}
-    assert texts[of(NEW)] == "in force in 1 of 2 partitions"
+    assert texts[of(NEW)] == "in force in 1 of 2 partitions, not in 1"
     assert texts[of(OLD)] == "in force in 2 of 2 partitions"
     found = command("check", "--document", "none.json")
     assert (found.exit_code, found.stderr) == (2, found.stderr)
