@@ -541,7 +541,8 @@ def _on_signal(number: int, _frame: FrameType | None) -> NoReturn:
 
 def main() -> int:
     """Runs both services until a signal; returns the exit code."""
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter).parse_args()
+    formatter = argparse.RawDescriptionHelpFormatter
+    argparse.ArgumentParser(description=__doc__, formatter_class=formatter).parse_args()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _on_signal)
     try:

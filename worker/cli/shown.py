@@ -98,7 +98,7 @@ def none_there(stream: str, window: str, start: int | None, *, limited: bool) ->
         needed = (
             ""
             if stream == whole_of(stream)
-            else " (a document or segment needs snapshots.parts_fewest reports)"
+            else " (a document or a declared segment needs snapshots.parts_fewest reports)"
         )
         return f"no snapshot of {stream}{needed}"
     at = "" if start is None else f" that starts at {date(start)}"

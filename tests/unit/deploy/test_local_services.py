@@ -87,6 +87,13 @@ def test_the_script_uses_the_documented_ports_or_prints_the_variables(monkeypatc
 
 
 @pytest.mark.integration
+@pytest.mark.parametrize(("argument", "code"), [("--help", 0), ("9092", 2)])
+def test_an_argument_starts_no_service(argument: str, code: int) -> None:
+    done = subprocess.run([sys.executable, SCRIPT, argument], capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert (done.stdout + done.stderr).startswith("usage: services.py")
+
+
 @pytest.mark.parametrize(
     "number",
     [

@@ -135,7 +135,7 @@ def test_watch_explains_a_missing_part(watch, log):
     publish(log, taken())
     shown = watch("--stream", SEGMENT, "--once", "--timeout", "0.1")
     assert shown.exit_code == 1
-    missing = "no snapshot of s:DE (a document or segment needs snapshots.parts_fewest reports)"
+    missing = "no snapshot of s:DE (a document or a declared segment needs snapshots.parts_fewest reports)"
     assert f"{missing} in topic ldp-snapshots after 0.1 s\n" in shown.output
     shown = watch("--stream", "other:DE", "--once")
     assert shown.exit_code != 0
