@@ -1,8 +1,6 @@
 """The command line without a broker: exit codes, errors, help."""
 
-import functools
 import gc
-import json
 import logging
 import socket
 import subprocess
@@ -12,12 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 import ldp
-from ldp import snapshot
 from ldp.cli import cli as ldp_cli
 from worker.cli import cli
 from worker.config import parse
 from worker.kafka.client import brokers
-from worker.kafka.snapshots import reader as snapshots
 
 GOOD = '[[streams]]\nname = "s"\ntopic = "t"\nprotocol = "grr"\nepsilon = "1"\ndomain_size = 3\n'
 
@@ -177,70 +173,6 @@ def test_waiting_for_brokers_restores_the_log_of_the_client(monkeypatch, closed)
     with pytest.raises(brokers.Unreachable, match=f"no answer from {closed} in 0.3 s"):
         brokers.connect(config)
     assert (logger.level, logger.propagate, list(logger.handlers)) == before
-
-
-CONFIGURED = parse(GOOD).streams[0].stream
-
-
-class Topic:
-    """Snapshots of a stream, as `SnapshotReader` gives them."""
-
-    head, progress, windows, is_there = None, {}, [], True
-
-    def __init__(self, stream, config, name, window, start, on_passed):
-        self.stream = name
-        estimate = stream.oracle.estimate(stream.oracle.zeros() + 5, 15)
-        self._snapshots = [snapshot.take(stream, estimate, snapshot.Cut({0: 9}, {}), sequence=4)]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def catch_up(self, timeout):
-        return True
-
-    def latest(self, timeout):
-        return self._snapshots.pop() if self._snapshots else None
-
-
-@pytest.fixture
-def publish(monkeypatch):
-    """Lets `watch` see one snapshot of a stream."""
-
-    def publish(stream):
-        monkeypatch.setattr("worker.cli.watch.reach", lambda config, topic: None)
-        monkeypatch.setattr(snapshots, "SnapshotReader", functools.partial(Topic, stream))
-
-    return publish
-
-
-def test_watch_shows_base_once(run, publish):
-    publish(CONFIGURED)
-    heading = run(GOOD, "watch", "--once", "--method", "base").stdout.splitlines()[3]
-    assert heading.split() == ["value", "base", "95", "%", "interval"]
-    publish(CONFIGURED)
-    methods = ("--method", "power", "--method", "base", "--method", "power")
-    headings = run(GOOD, "watch", "--once", *methods).stdout.splitlines()[3]
-    assert headings.split() == ["value", "base", "95", "%", "interval", "power"]
-
-
-@pytest.mark.parametrize("options", [(), ("--json",)])
-def test_watch_warns_about_a_snapshot_of_another_stream(run, publish, options):
-    other = ldp.Stream("s", ldp.GRR("2", 3))
-    publish(other)
-    result = run(GOOD, "watch", "--once", *options)
-    assert result.exit_code == 0
-    said = " ".join((result.stderr if options else result.stdout).split())
-    assert "NOT THE CONFIGURED STREAM" in said
-    assert f"fingerprint {other.fingerprint.hex()}" in said
-    assert CONFIGURED.fingerprint.hex() in said
-    if options:
-        assert json.loads(result.stdout)["head"]["fingerprint"] == other.fingerprint.hex()
-    publish(CONFIGURED)
-    result = run(GOOD, "watch", "--once", *options)
-    assert "NOT THE" not in result.stdout + result.stderr
 
 
 def test_the_document_equals_the_output_of_ldp_document(run):

@@ -419,6 +419,30 @@ def test_watch_prints_a_window_as_json(watch, there):
     assert "window" not in json.loads(watch("--once", "--json").stdout)
 
 
+@pytest.mark.parametrize(("methods", "more"), [(["base"], []), (["power", "base", "power"], ["power"])])
+def test_watch_shows_base_once(watch, there, methods, more):
+    options = [word for method in methods for word in ("--method", method)]
+    heading = watch("--once", *options).stdout.splitlines()[3]
+    assert heading.split() == ["value", "base", "95", "%", "interval", *more]
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_watch_warns_about_a_snapshot_of_another_stream(watch, log, options):
+    other = ldp.Stream("s", ldp.GRR("2", 3), STREAM.labels)
+    publish(log, taken(stream=other))
+    result = watch("--once", *options)
+    assert result.exit_code == 0
+    said = " ".join((result.stderr if options else result.stdout).split())
+    assert "NOT THE CONFIGURED STREAM" in said
+    assert f"fingerprint {other.fingerprint.hex()}" in said
+    assert STREAM.fingerprint.hex() in said
+    if options:
+        assert json.loads(result.stdout)["head"]["fingerprint"] == other.fingerprint.hex()
+    publish(log, taken(sequence=2))
+    result = watch("--once", *options)
+    assert "NOT THE" not in result.stdout + result.stderr
+
+
 def test_watch_lists_the_windows(watch, there, log):
     rows = [line.split("  ") for line in watch("--list").stdout.splitlines()[1:]]
     assert [[cell.strip() for cell in row if cell.strip()] for row in rows] == [
