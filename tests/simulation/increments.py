@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ldp.snapshot import chunks
-from tests.simulation.recount import Counted, Pane, Ruling, answer
+from tests.simulation.recount import Counted, Pane, Ruling, answer, names_of, of_head
 
 if TYPE_CHECKING:
     from tests.simulation.truth import Truth
@@ -125,6 +125,7 @@ class Increments:
         assert head["privacy_loss"]["fewest_new"] == fewest, "the m of the privacy loss"
         if "released" in last:
             was = last["released"]
+            self._note_changes(head, last, ruled)
         else:
             was, was_marks = self._begin(head, last, before if last["reports"] else None)
         self.least = min(self.least, fewest)
@@ -158,6 +159,19 @@ class Increments:
             for own in one.values():
                 self.show(own)
         self._demand_records(shown, late, sent)
+
+    def _note_changes(self, head: Json, last: Json, ruled: Mapping[int, Sequence[Ruling]]) -> None:
+        """Notes the changes of rules under a limit."""
+        if head["privacy_loss"]["fewest_new"] != last["privacy_loss"]["fewest_new"]:
+            self.world.note("another limit")
+        before = names_of(of_head(last, p) for p in last["rules"])
+        for kind, old, new in zip(("document", "segment"), before, names_of(ruled.values()), strict=True):
+            if new.keys() - old.keys():
+                self.world.note(f"a {kind} more under a limit")
+            for name in old.keys() & new.keys():
+                if old[name][1] != new[name][1]:
+                    what = "retired" if new[name][1] else "accepted again"
+                    self.world.note(f"a {kind} is {what} under a limit")
 
     def _marks_of(self, sent: Mapping[str, SimpleNamespace]) -> dict[Cell, Json]:
         """Returns the release of each rest that a transaction has a message of."""

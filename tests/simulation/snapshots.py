@@ -88,6 +88,8 @@ class Snapshots:
         one = self.open.pop(identity)
         one.state = state
         self.end += 1
+        if state == "aborted" and any(record.key.endswith(b"/released") for record in one.sent):
+            self.world.note("released counts are aborted")
         if state == "committed" and identity != OTHERS:
             self.on_committed(identity, one.sent, must, lacking)
             self.expect_rows(one.sent)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import ldp
-from ldp.snapshot import LATE, Incomplete, chunks
+from ldp.snapshot import LATE, Incomplete, Message, chunks
 from tests.unit.worker.fleets import SECOND, Fleet
 from tests.unit.worker.test_release_rule import smallest_class
-from worker.counting.ports import StateLost
+from worker.counting.ports import StateLost, Unavailable
 from worker.counting.rules import Status
 
 REPORTS = 160
@@ -171,6 +171,28 @@ def test_a_publisher_that_takes_over_reads_the_counts_of_each_document() -> None
     world.tick()
     assert len(world.document["documents"]) == 3
     assert world.audit().difference is None
+
+
+def test_an_aborted_snapshot_can_differ_from_the_next_one_by_a_single_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rule covers committed snapshots: a consumer of uncommitted messages reads the aborted one, too."""
+    world, aborted = Marked(3, windows=False), list[Message]()
+
+    def abort(sequence: int, messages: Sequence[Message], rows: Sequence[object]) -> None:
+        aborted.extend(messages)
+        raise Unavailable("the transaction is aborted")
+
+    for _ in range(3):
+        world.mark(DOCUMENTS[0], 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(world, "publish", abort)
+        world.tick()
+    assert "fleet/head" not in world.topic
+    world.mark(DOCUMENTS[0], 0)
+    world.tick()
+    bodies = [json.loads(one.body) for one in aborted if one.key == "fleet/all/base"]
+    assert world.document["reports"] - bodies[0]["reports"] == 1
 
 
 def test_late_reports_of_a_part_are_published_by_the_new_configuration() -> None:
