@@ -639,6 +639,12 @@ def _has_windows_ahead(call: Call) -> bool:
     return state is not None and state.offset > 0 and state.waits_at is not None and state.windowing is None
 
 
+def _sends_released(call: Call) -> bool:
+    """Whether released counts are among the messages of the publisher's open transaction."""
+    one = call.world.snapshots.open.get(f"ldp-{call.deployment.stream.name}")
+    return one is not None and any(record.key.endswith(b"/released") for record in one.sent)
+
+
 def _delete_head_and_die(call: Call) -> None:
     _delete_head(call)
     _kill_all(call)
@@ -693,6 +699,11 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
         Step("after", _COMMIT, lambda call: call.heads[-1]["reports"], lambda _: LOST_REPLY, "publish"),
     )
     * 4,
+    "revised": (
+        Step("after", "produce", _sends_released, _kill, "publish"),
+        Step("before", _COMMIT, _sends_released, _kill, "publish"),
+    )
+    * 3,
     # nothing that the owner does stumbles over these
     "unnoticed": (Step("before", "poll", _idle, lambda call: _set_back(call, _idle(call)[0]), "poll"),) * 3,
     "gapped": (

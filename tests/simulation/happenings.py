@@ -16,7 +16,7 @@ RARE = (
     "admitted_from", "dead letter refused", "fenced", "given up", "head deleted", "loss noticed",
     "a document is edited in place", "a part", "a part of a window", "a population", "hidden reports",
     "a window is withheld", "a window of released reports", "an open window is withdrawn", "increments begin",
-    "published reports were lost",
+    "published reports were lost", "another limit", "a document more under a limit", "released counts are aborted",
     "lost and regained without a word", "named, with a floor", "no room", "offsets expired", "publisher fenced",
     "rule added", "sent twice", "staging_expired", "state lost", "store went back",
     "the topic's id is not known", "topic created again", "truncated",

@@ -294,6 +294,9 @@ DIRECTED = {
         fewest=(2, 3)),
     "resliced": Theme({"rebalance": 0.01, "crash": 0.003}, **_FLEET | _RELEASED, windows=_CHANGING, changes=4,
         stops=0.1, fewest=(0, 0, 2, 3)),
+    # limits, documents and segments change, while publishers die between the messages of snapshots
+    "revised": Theme({"rebalance": 0.003}, **_FLEET | {"turns": (60,), "produces": 0.9}, windows=(None, *_TIGHT),
+        changes=6, stops=0.1, partitions=(1, 2), times={"step": 400, "late": 0.1}, fewest=(2, 2, 3)),
 }  # fmt: skip
 """Directed histories: settings of each, in addition to its script."""
 AFTER, EACH = 20_000, 50
