@@ -14,9 +14,7 @@ from ldp.oracles import OLH, Oracle, SubsetSelection
 from ldp.oracles.preferred import PreferredMessages
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Reports = npt.NDArray[np.void]
+    from ldp.conformance.channel import Reports
 
 
 def collision(oracle: Oracle) -> float:

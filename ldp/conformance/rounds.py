@@ -20,10 +20,9 @@ from ldp.oracles import RAPPOR
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from ldp.conformance.channel import Reports
     from ldp.conformance.running import Command
     from ldp.oracles import Oracle
-
-    Reports = npt.NDArray[np.void]
 
 SPENT = b"spent"
 _FIRST = 20_000  # Number of the first period

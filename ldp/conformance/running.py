@@ -16,9 +16,8 @@ from ldp import frames
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from ldp.conformance.channel import Reports
     from ldp.stream import Stream
-
-    Reports = npt.NDArray[np.void]
 
 PLACE = "{}"  # Placeholder for the document's path; a command without one gets the path as its last argument
 STORE = "{store}"  # Placeholder for the path of an empty folder, in which a client keeps its stores

@@ -7,17 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 from scipy import stats
 
 from ldp.conformance.channel import supports
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from ldp.conformance.channel import Reports
     from ldp.oracles import Oracle
-
-    Reports = npt.NDArray[np.void]
 
 
 @dataclass(frozen=True)
