@@ -60,10 +60,6 @@ class Commits:
             writing, self._writing = self._writing, None
             self._ownership.settle(writing.result())
 
-    def close(self) -> None:
-        """Ends the thread after its commit."""
-        self._executor.shutdown()
-
     def _write(self, commits: Sequence[PendingCommit]) -> list[tuple[PendingCommit, Answer]]:
         began = self._clock()
         written = self._ownership.write(commits)

@@ -132,10 +132,8 @@ class StreamWorker:
             store = RedisStore(client, stream.name)
             ownership = self._ownership(group, log, store, dead_letters, head_reader)
             publisher = self._publisher(store, snapshot_producer, kafka_group, ownership)
-            commits = Commits(
-                ownership, config.commit_every_seconds, ThreadPoolExecutor(1, thread_name_prefix="commit")
-            )
-            ending.callback(commits.close)
+            executor = ending.enter_context(ThreadPoolExecutor(1, thread_name_prefix="commit"))
+            commits = Commits(ownership, config.commit_every_seconds, executor)
             loop = self._loop(log, ownership, commits)
             ended, errors = threading.Event(), list[Exception]()
 

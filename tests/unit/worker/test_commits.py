@@ -56,7 +56,6 @@ def commits(ownership):
     commits = Commits(ownership, 1.0, ThreadPoolExecutor(1), lambda: ownership.now)
     yield commits
     ownership.go.set()
-    commits.close()
 
 
 def written(commits):
@@ -107,7 +106,6 @@ def test_commits_are_scheduled_by_the_replay_time_of_a_crash(ownership):
     commits.counted(1.0)
     assert not commits.turn()
     assert ownership.new() == []
-    commits.close()
 
 
 def test_writing_takes_at_most_its_share_of_the_time(ownership, commits):
