@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ldp.terminal import amount, echo, echo_json, printable, show
-from worker.cli.command import bar, command, complain, complain_of, json_option, reach, streams_option
+from worker.cli.command import bar, command, complain, json_option, reach, streams_option
 from worker.cli.shown import table_of
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _verdict(config: "Config", served: "Served", prefix: str = "") -> "StreamVer
     try:
         reach(config, served.topic)
         with bar(f"recounting {served.name}", "offsets") as move:
-            return verify(served, config, move, complain_of)
+            return verify(served, config, move, complain)
     except (AuditError, TopicError) as error:
         complain(f"{prefix}{error}")
         return None

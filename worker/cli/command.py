@@ -4,12 +4,12 @@ Commands import heavy packages only when they run, so that --help is fast.
 """
 
 import functools
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +23,8 @@ if TYPE_CHECKING:
 
 _CONFIG = "LDP_WORKER_CONFIG"
 _CHECK = "run ldp-worker check to find the cause"
-_KAFKA = "3.0.12"
-"""Version of kafka-python that `worker.kafka` requires."""
-_EXTRA = {"kafka-python": "kafka", "prometheus-client": "prometheus_client", "python-snappy": "snappy"} | {
-    name: name
-    for name in (
-        *("crc32c", "h11", "lz4", "pydantic", "redis", "starlette", "structlog", "uvicorn"),
-        "zstandard",
-    )
-}
-"""Packages of the extra `worker`, with their modules."""
+_REQUIREMENT = re.compile(r"([\w.-]+)(?:\[\w+\])?(?:==([\w.]+))?.*extra == .(\w+).")
+"""Package, exact version if there is one, and extra."""
 _Command = Callable[..., int]
 
 
@@ -53,7 +45,7 @@ def command(
     def decorate(body: _Command) -> click.Command:
         @functools.wraps(body)
         def run(config: Path, **options: Any) -> None:
-            _require_extra()
+            require_extra("worker")
             from worker.config import ConfigError, load
             from worker.kafka.client import brokers, topics
             from worker.kafka.client.errors import BrokerError, remedy
@@ -96,31 +88,30 @@ def command(
     return decorate
 
 
-def _require_extra() -> None:
-    missing = [package for package, module in _EXTRA.items() if find_spec(module) is None]
-    if missing:
-        complain(f"not installed: {', '.join(missing)}; install the extra: pip install 'ldp-worker[worker]'")
+def require_extra(extra: str) -> None:
+    """Exits with code 2 unless the packages of an extra are installed."""
+    found = map(_REQUIREMENT.fullmatch, requires("ldp-worker") or ())
+    needed = {each[1]: each[2] for each in found if each is not None and each[3] == extra}
+    installed = {package: _version(package) for package in needed}
+    if missing := [package for package, there in installed.items() if there is None]:
+        complain(f"not installed: {', '.join(missing)}; install the extra: pip install 'ldp-worker[{extra}]'")
         sys.exit(2)
-    if (found := version("kafka-python")) != _KAFKA:
-        complain(f"kafka-python {found}; this worker requires {_KAFKA}: pip install kafka-python=={_KAFKA}")
-        sys.exit(2)
+    for package, exact in needed.items():
+        if exact is not None and (there := installed[package]) != exact:
+            complain(f"{package} {there}; this worker requires {exact}: pip install {package}=={exact}")
+            sys.exit(2)
 
 
-def require_gateway() -> None:
-    """Exits with code 2 without the packages of the extra `gateway`."""
-    if missing := [package for package in ("granian", "pyhpke") if find_spec(package) is None]:
-        complain(f"not installed: {', '.join(missing)}; install the extra: pip install 'ldp-worker[gateway]'")
-        sys.exit(2)
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
-def complain(text: str) -> None:
-    """Prints a message on stderr."""
-    echo(text.strip("\n"), err=True, prefix="ldp-worker: ")
-
-
-def complain_of(passed: object) -> None:
-    """Prints a skipped record (a `reading.Passed`) on stderr."""
-    complain(str(passed))
+def complain(what: object) -> None:
+    """Prints a message, or a skipped record (`reading.Passed`), on stderr."""
+    echo(str(what).strip("\n"), err=True, prefix="ldp-worker: ")
 
 
 def reach(config: "Config", topic: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ldp.terminal import echo_json, printable, show
-from worker.cli.command import command, complain_of, json_option, reach
+from worker.cli.command import command, complain, json_option, reach
 from worker.cli.shown import table_of
 from worker.observe.units import size_text
 
@@ -41,7 +41,7 @@ def dead_letters(config: "Config", stream: str | None, last: int, value: bool, a
     if stream is not None:
         config.served(stream)
     reach(config, config.dead_letters.topic)
-    found = newest_dead_letters(config, stream, complain_of)
+    found = newest_dead_letters(config, stream, complain)
     if as_json:
         echo_json(in_json(found, last, value))
     else:

@@ -3,7 +3,7 @@
 import os
 from typing import TYPE_CHECKING
 
-from worker.cli.command import command, require_gateway
+from worker.cli.command import command, require_extra
 
 if TYPE_CHECKING:
     from worker.config import Config
@@ -16,7 +16,7 @@ def gateway(config: "Config") -> int:
     Serves every stream that has an intake, until SIGTERM or SIGINT. Any number of processes can serve behind a load
     balancer. Needs the extra: pip install 'ldp-worker[gateway]'
     """
-    require_gateway()
+    require_extra("gateway")
     from worker.observe import logs
     from worker.service import gateway as service
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ldp.terminal import Commands, echo
-from worker.cli.command import cli, command, complain, require_gateway
+from worker.cli.command import cli, command, complain, require_extra
 
 if TYPE_CHECKING:
     from worker.config import Config
@@ -26,7 +26,7 @@ def new(file: Path) -> None:
 
     FILE must not exist. Its mode is 0600.
     """
-    require_gateway()
+    require_extra("gateway")
     from worker.gateway import ohttp
 
     try:
@@ -43,7 +43,7 @@ def list_keys(config: "Config") -> int:
 
     Prints id, base64 of /ohttp-keys, and file of each key. The first is current.
     """
-    require_gateway()
+    require_extra("gateway")
     from worker.gateway import ohttp
 
     files = config.gateway.ohttp.key_files

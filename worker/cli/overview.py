@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ldp.terminal import amount, echo, echo_json, printable, screen
-from worker.cli.command import complain, complain_of, reach, read_all
+from worker.cli.command import complain, reach, read_all
 from worker.cli.shown import age, document, foreign, table_of, wholeness
 
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ def follow_all(config: "Config", once: float | None, as_json: Sequence[str] | No
     streams = {served.name: served.fleet for served in config.streams}
     reach(config, config.snapshots.topic)
     with contextlib.ExitStack() as stack:
-        readers = [
-            stack.enter_context(SnapshotReader(config, name, on_passed=complain_of)) for name in streams
-        ]
+        readers = [stack.enter_context(SnapshotReader(config, name, on_passed=complain)) for name in streams]
         if once is not None and not read_all(readers, once):
             return 1
         if once is not None and not all(reader.is_there for reader in readers):

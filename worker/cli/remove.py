@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ldp.terminal import amount, echo
-from worker.cli.command import command, complain, complain_of
+from worker.cli.command import command, complain
 
 if TYPE_CHECKING:
     from worker.config import Config
@@ -37,7 +37,7 @@ def remove(config: "Config", stream: str, yes: bool) -> int:
         for topic in filter(None, (config.snapshots.topic, config.rows.topic)):
             topics.require(admin, topic)
         keys, members = stored.keys_of(client, stream), removal.members(admin, group)
-        there = removal.keys_of(admin, config, stream, complain_of)
+        there = removal.keys_of(admin, config, stream, complain)
         messages = {name: len(found) for name, found in there.items()}
         echo(f"Redis: {amount(len(keys), 'key')}")
         for topic, found in messages.items():

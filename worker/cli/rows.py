@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ldp.terminal import amount, echo, echo_json
-from worker.cli.command import command, complain, complain_of, reach
+from worker.cli.command import command, complain, reach
 
 if TYPE_CHECKING:
     from worker.config import Config
@@ -43,7 +43,7 @@ def rows(config: "Config", connect: bool) -> int:
         return 0
     if config.rows.topic is not None:
         reach(config, config.rows.topic)
-    with RowReader(config, on_passed=complain_of) as reader:
+    with RowReader(config, on_passed=complain) as reader:
         newest, others = reader.read(), reader.skipped
     printed = {key: value for key, value in newest.items() if value is not None}
     for key, value in printed.items():

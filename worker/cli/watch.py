@@ -10,7 +10,7 @@ import click
 
 from ldp.terminal import echo_json, screen, show
 from worker.cli import overview
-from worker.cli.command import command, complain, complain_of, reach, read_all
+from worker.cli.command import command, complain, reach, read_all
 from worker.cli.shown import date, foreign, none_there, render, row, state, table_of
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -93,7 +93,7 @@ def watch(
         _checked_methods(methods, applicable(served.fleet.size, config.snapshots.methods))
         shown = tuple(m for m in (METHODS if every else methods or table.METHODS) if m != "base")
         reach(config, config.snapshots.topic)
-        with SnapshotReader(config, name, window, begin, complain_of) as reader:
+        with SnapshotReader(config, name, window, begin, complain) as reader:
             if listed:
                 return _list(reader, timeout, as_json)
             began = time.monotonic()

@@ -7,6 +7,7 @@ import secrets
 import subprocess
 import time
 from email.utils import parsedate_to_datetime
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -475,7 +476,7 @@ def test_the_metrics_show_which_keys_are_in_use():
 
 @pytest.mark.parametrize("words", [("gateway",), ("ohttp-key", "list"), ("ohttp-key", "new", "file")])
 def test_a_missing_extra_is_named(files, monkeypatch, words):
-    monkeypatch.setattr(command, "find_spec", lambda name: None if name == "pyhpke" else object())
+    monkeypatch.setattr(command, "_version", lambda name: None if name == "pyhpke" else version(name))
     result = invoke(*words, LDP_WORKER_CONFIG=str(files[0].parent / "worker.toml"))
     assert result.exit_code == 2
     assert result.stderr == (
