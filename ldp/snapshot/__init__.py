@@ -24,6 +24,7 @@ from ldp.snapshot.assembling import (
     window_of,
     windows,
 )
+from ldp.snapshot.checking import MOST_RANK
 from ldp.snapshot.chunks import FLOAT32, FLOAT64, SPARSE32, SPARSE64
 from ldp.snapshot.contents import (
     ALL_TIME,
@@ -55,7 +56,7 @@ from ldp.snapshot.encoding import JSON, Message, delete_part, delete_window, enc
 from ldp.snapshot.largest import largest_message
 from ldp.snapshot.parts import domain_of, part_of, whole_of
 from ldp.snapshot.rounding import rounded
-from ldp.snapshot.rows import MOST_RANK, Row, RowKey, RowValue, delete_rows, encode_rows, slots
+from ldp.snapshot.rows import Row, RowKey, RowValue, delete_rows, encode_rows, slots
 from ldp.snapshot.taking import announce, part_identity, take, window_identity
 
 __all__ = [

@@ -8,13 +8,17 @@ import math
 import re
 import reprlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
+from ldp.arguments import MAX_DOMAIN
+from ldp.consistency import METHODS
 from ldp.snapshot import parts
 from ldp.snapshot.contents import ALL_TIME, LATE
 from ldp.snapshot.documents import BASE_ONLY, KNOWN, SCHEMA, VECTORS
 
 MOST_BYTES = 16 << 20  # Largest size of a head or a body
+MOST_RANK = 100_000  # Highest rank of a row, and largest number of rows of one snapshot
 _MOST = 2**63 - 1
 _LAST_SEQUENCE = 2**53 - 1  # Highest number of a snapshot; every JSON reader reads it exactly
 _LAST_TIME = 253_402_300_799_999  # End of the year 9999 in milliseconds
@@ -56,6 +60,11 @@ def _text(pattern: str, what: str) -> Check:
             raise _wrong(at, given, what)
 
     return check
+
+
+def _plain(least: int, most: int) -> Check:
+    text = rf"[^\0-\x1f\x7f-\x9f\ud800-\udfff]{{{least},{most}}}"
+    return _text(text, f"a text of {least} to {most} characters without control characters")
 
 
 def _or_null(other: Check) -> Check:
@@ -268,6 +277,33 @@ _DOMAIN = _fields(
     },
     {"fingerprints": _list(_FINGERPRINT, _MOST_DOCUMENTS)},
 )
+_ROW_KEY = _fields(
+    {
+        "stream": _plain(1, 200),
+        "window_name": _plain(1, 64),
+        "window_start": _integer(0, _LAST_TIME + 1),
+        "method": _text("|".join(METHODS), f"one of {', '.join(METHODS)}"),
+        "query": _plain(0, 200),
+        "rank": _integer(1, MOST_RANK),
+    }
+)
+_ROW_VALUE = _fields(
+    {
+        "value": _or_null(_integer(0, MAX_DOMAIN - 1)),
+        "label": _or_null(_plain(1, _MOST_ITEMS)),
+        "window_end": _or_null(_integer(0, _LAST_TIME + 1)),
+        "n": _COUNT,
+        "sequence": _integer(1),
+    }
+    | {"estimate": _number, "low": _or_null(_number), "high": _or_null(_number)}
+    | {"final": _flag, "complete": _flag},
+)
+check_shared = partial(_ANY, "document")
+"""Raises ValueError for invalid fields that heads and bodies share."""
+check_domain = partial(_DOMAIN, "domain")
+"""Raises ValueError unless a document is the domain of a stream."""
+check_row_key, check_row_value = partial(_ROW_KEY, "key"), partial(_ROW_VALUE, "value")
+"""Raise ValueError for a missing or invalid column. The check of a value skips the columns of the key."""
 
 
 def check_head(document: Any) -> None:
@@ -284,11 +320,6 @@ def _check_documents(at: str, message: Any, documents: Any) -> None:
         raise _wrong(f"{at}.documents", documents, "one document in schema 1, several in schema 2")
 
 
-def check_shared(document: Any) -> None:
-    """Raises ValueError for invalid fields that heads and bodies share."""
-    _ANY("document", document)
-
-
 def check_body(document: Any) -> None:
     """Raises ValueError unless a document is the body of a method."""
     _BODY("body", document)
@@ -301,8 +332,3 @@ def check_body(document: Any) -> None:
     for most in document["top"]:
         if {len(most[name]) for name in ("frequencies", *BASE_ONLY) if name in most} != {len(most["values"])}:
             raise _wrong("body.top", most, "as many numbers as values")
-
-
-def check_domain(document: Any) -> None:
-    """Raises ValueError unless a document is the domain of a stream."""
-    _DOMAIN("domain", document)

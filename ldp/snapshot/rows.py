@@ -5,24 +5,19 @@ for every method (`ldp.query.top`). A value that enters the top takes the row of
 keys are known in advance. ``row-key.connect.json`` and ``row-value.connect.json`` define the types for Kafka Connect.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
 
-from ldp.arguments import MAX_DOMAIN, as_text
 from ldp.consistency import METHODS
 from ldp.query import Query, TopQuery
+from ldp.snapshot.checking import check_row_key, check_row_value
 from ldp.snapshot.contents import Period, Slots, Snapshot, Vector
 
 VALUES = ""  # Name of the `query` of single values
-MOST_RANK = 100_000  # Highest rank, and largest number of rows of one snapshot
-_LONGEST_TEXT, _LONGEST_WINDOW = 200, 64
-_TIME_ENDS = 253_402_300_800_000  # Start of the year 10000 in milliseconds
-_MOST = (1 << 63) - 1
 
 
 class RowKey(NamedTuple):
@@ -51,18 +46,10 @@ class RowKey(NamedTuple):
     def parse(cls, key: bytes) -> "RowKey":
         """Parses and validates a key. Raises ValueError for an invalid key."""
         columns = _object("key", key)
+        check_row_key(columns)
         if tuple(columns) != cls._fields:
             raise ValueError(f"the key has other columns; allowed are exactly {', '.join(cls._fields)}")
-        parsed = cls(
-            _text(columns, "stream", _LONGEST_TEXT),
-            _text(columns, "window_name", _LONGEST_WINDOW),
-            _integer(columns, "window_start", 0, _TIME_ENDS),
-            _text(columns, "method", _LONGEST_TEXT),
-            VALUES if columns["query"] == VALUES else _text(columns, "query", _LONGEST_TEXT),
-            _integer(columns, "rank", 1, MOST_RANK),
-        )
-        if parsed.method not in METHODS:
-            raise ValueError(f"method is {parsed.method!r}; allowed are {', '.join(METHODS)}")
+        parsed = cls(**columns)
         if parsed.encode() != key:  # compaction compares bytes, so a key must have only one encoding
             raise ValueError("the key is not in canonical form; allowed is compact JSON")
         return parsed
@@ -94,27 +81,13 @@ class RowValue(NamedTuple):
             ValueError: the value is invalid or belongs to another key; the message names the column.
         """
         columns = _object("value", value)
-        if missing := {*cls._fields, *RowKey._fields} - columns.keys():
-            raise ValueError(f"the value lacks the columns {', '.join(sorted(missing))}")
-        if others := [name for name, one in key._asdict().items() if columns[name] != one]:
+        check_row_value(columns)
+        if others := [name for name, one in key._asdict().items() if columns.get(name) != one]:
             raise ValueError(f"column {others[0]} of the value differs from the key")
-        index = None if columns["value"] is None else _integer(columns, "value", 0, MAX_DOMAIN - 1)
-        end = None if columns["window_end"] is None else _integer(columns, "window_end", 0, _TIME_ENDS)
-        return cls(
-            index,
-            None if columns["label"] is None else _text(columns, "label"),
-            _number(columns, "estimate"),
-            None if columns["low"] is None else _number(columns, "low"),
-            None if columns["high"] is None else _number(columns, "high"),
-            end,
-            _integer(columns, "n", 0, _MOST),
-            _integer(columns, "sequence", 1, _MOST),
-            _flag(columns, "final"),
-            _flag(columns, "complete"),
-        )
+        return cls(*(columns[name] for name in cls._fields))
 
 
-def _object(what: str, text: bytes) -> Mapping[str, object]:
+def _object(what: str, text: bytes) -> Mapping[str, Any]:
     try:
         columns = orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -122,38 +95,6 @@ def _object(what: str, text: bytes) -> Mapping[str, object]:
     if not isinstance(columns, Mapping):
         raise ValueError(f"the {what} is not a JSON object")
     return columns
-
-
-def _text(columns: Mapping[str, object], name: str, longest: int | None = None) -> str:
-    try:
-        text = as_text(name, columns[name])
-    except TypeError:
-        raise ValueError(f"{name} must be a string") from None
-    if longest is not None and len(text) > longest:
-        raise ValueError(f"{name} has {len(text):,} characters; allowed are {longest}")
-    return text
-
-
-def _integer(columns: Mapping[str, object], name: str, low: int, high: int) -> int:
-    number = columns[name]
-    if type(number) is not int or not low <= number <= high:
-        shown = number if isinstance(number, int | float) else f"a {type(number).__name__}"
-        raise ValueError(f"{name} is {shown}; allowed is a whole number from {low} to {high}")
-    return number
-
-
-def _number(columns: Mapping[str, object], name: str) -> float:
-    number = columns[name]
-    if type(number) not in (int, float) or not math.isfinite(number):  # type: ignore[arg-type]
-        raise ValueError(f"{name} must be a finite number")
-    return float(number)  # type: ignore[arg-type]
-
-
-def _flag(columns: Mapping[str, object], name: str) -> bool:
-    flag = columns[name]
-    if not isinstance(flag, bool):
-        raise ValueError(f"{name} must be true or false")
-    return flag
 
 
 @dataclass(frozen=True)
