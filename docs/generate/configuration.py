@@ -1,6 +1,7 @@
 """Pages of the configuration keys, from the schema."""
 
 import json
+import re
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -9,7 +10,7 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from docs.generate.markdown import fill, table
-from worker.config import schema, values
+from worker.config import schema
 
 _TYPES = {
     bool: "boolean",
@@ -19,9 +20,6 @@ _TYPES = {
     SecretStr: "string",
     Path: "path",
     schema.QueryTable: "table",
-}
-_DURATIONS = {
-    get_args(each)[1] for each in (values.Length, values.Lasting, values.Remembering, values.Retention)
 }
 _UNITS = {"_seconds": " (seconds)", "_bytes": " (bytes)"}
 
@@ -72,7 +70,7 @@ def default(field: FieldInfo) -> str:
 
 def kind(name: str, field: FieldInfo) -> str:
     """Returns the type of a key, with its unit."""
-    if _DURATIONS.intersection(each for each in field.metadata if each.__hash__):
+    if isinstance(field.default, str) and re.fullmatch("[0-9]+[smhd]", field.default):
         return "duration"
     unit = next((text for suffix, text in _UNITS.items() if name.endswith(suffix)), "")
     return _kind(field.annotation) + unit

@@ -42,7 +42,8 @@ class ConfigError(ValueError):
 def config_error(error: ValidationError) -> ConfigError:
     """Converts pydantic's error, without repeated faults."""
     faults = dict.fromkeys(_fault(fault) for fault in error.errors(include_url=False))
-    return ConfigError("\n".join(_shortened(list(faults))))
+    more = [f"... and {len(faults) - _MANY} more faults"] if len(faults) > _MANY else []
+    return ConfigError("\n".join([*faults][:_MANY] + more))
 
 
 def _fault(fault: Any) -> str:
@@ -112,10 +113,6 @@ def with_names(fault: str, tree: Mapping[str, Any]) -> str:
         )
 
     return re.sub(rf"({'|'.join(_ARRAYS)})\[(\d+)\]", name, key) + colon + rest
-
-
-def _shortened(faults: list[str]) -> list[str]:
-    return faults if len(faults) <= _MANY else [*faults[:_MANY], f"... and {len(faults) - _MANY} more faults"]
 
 
 def _suggested_heading(path: Sequence[object]) -> str:

@@ -28,24 +28,23 @@ from ldp.wire import LARGEST_FRAME
 from worker.config import address
 from worker.config.redaction import is_endpoint
 from worker.config.values import (
+    FOREVER,
     LABEL_TAGS,
     Broker,
     HostName,
-    Lasting,
-    Length,
     Methods,
     Name,
     Number,
     Port,
     Probability,
-    Remembering,
-    Retention,
     Seconds,
     Segment,
     Share,
     TopicName,
     are_methods,
     exact,
+    lasting,
+    like,
     must,
     split,
     window,
@@ -253,12 +252,7 @@ class Redis(Table):
 class Http(Table):
     """``[http]``: the server of metrics, probes and the page."""
 
-    host: Annotated[
-        str,
-        must(
-            lambda host: re.fullmatch(r"[\w.:-]*", host), "allowed is a name or an address, such as 0.0.0.0"
-        ),
-    ] = "127.0.0.1"
+    host: Annotated[str, like(r"[\w.:-]*", "allowed is a name or an address, such as 0.0.0.0")] = "127.0.0.1"
     """Address of `/metrics`, `/healthz`, `/readyz` and the page. `0.0.0.0` accepts connections from other
     machines and is the image's value."""
     port: Port = 9464
@@ -369,7 +363,7 @@ class Gateway(Table):
 class Shuffle(Table):
     """``[shuffle]``: moves uploads to the topics of reports."""
 
-    deduplicate_for: Remembering = "1h"
+    deduplicate_for: Annotated[str, lasting("40m")] = "1h"
     """Time in which the shuffler drops a second upload with the same id. At least 40 minutes, because clients
     retry for 30 minutes."""
 
@@ -468,15 +462,15 @@ class StreamTable(Table):
     """Number that orders two configurations; the higher number is newer."""
     windows: Annotated[list[Annotated[str, AfterValidator(window)]], Field(min_length=1)] = [ALL]
     """Windows in event time, such as `"1h"` or `"24h every 1h"`. `all` always exists."""
-    grace: Length = "0s"
+    grace: Annotated[str, lasting("0s")] = "0s"
     """Time that a window waits for delayed reports. With the brokers' timestamps no report is delayed. With
     the producers' timestamps, set the longest delay of a device."""
-    max_out_of_orderness: Length = "10s"
+    max_out_of_orderness: Annotated[str, lasting("0s")] = "10s"
     """Largest disorder of the timestamps in a topic. With the brokers' clocks the disorder is small. With the
     producers' timestamps, use the topic's `message.timestamp.after.max.ms`."""
-    idle_timeout: Lasting = "5m"
+    idle_timeout: Annotated[str, lasting("1s")] = "5m"
     """Time without a later report after which a partition is idle. Set more than a worker takes to restart."""
-    retain: Retention = "7d"
+    retain: Annotated[str, lasting("1s", FOREVER)] = "7d"
     """Time that messages of a final window stay on the snapshot topic, in event time after the window's end;
     or `"forever"`."""
     late_dead_letters: StrictBool = False

@@ -12,7 +12,8 @@ from worker.config.documents import fleet_of
 from worker.config.faults import ConfigError, refuse_doubles
 from worker.config.redaction import said
 from worker.config.schema import QueryTable, StreamTable
-from worker.config.windows import Cost, cost, refuse_absurd, retained, windowing_of
+from worker.config.values import FOREVER
+from worker.config.windows import Cost, cost, refuse_absurd, windowing_of
 from worker.counting.bounds import cell_bytes, excess
 from worker.counting.rules import RecordLimits, RequestedRule, Status
 from worker.counting.windows import UNITS, milliseconds
@@ -78,7 +79,7 @@ def served_from(
     """Builds a stream from its table; raises ConfigError for the first fault."""
     fleet = fleet_of(table, key, folder)
     queries = _queries(table.queries, fleet, key)
-    windowing, retain, segments = windowing_of(table, key), retained(table), _segments(table, fleet, key)
+    windowing, segments = windowing_of(table, key), _segments(table, fleet, key)
     if exceeded := excess(fleet.documents, segments, windowing):
         raise ConfigError(f"{key}: {exceeded}")
     limits = RecordLimits(
@@ -91,7 +92,7 @@ def served_from(
         RequestedRule(table.revision, limits, segments),
         table.recount_after,
         milliseconds(table.idle_timeout) / UNITS["s"],
-        retain,
+        None if table.retain == FOREVER else milliseconds(table.retain),
         table.late_dead_letters,
         table.intake,
         table.shuffle_batch_size,

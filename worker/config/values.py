@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, StrictFloat, StrictInt
 from ldp.consistency import METHODS
 from ldp.segments import is_segment
 from worker.config.redaction import is_broker
-from worker.counting.windows import ALL, UNITS, milliseconds, parse
+from worker.counting.windows import ALL, milliseconds, parse
 
 
 def split(value: object) -> object:
@@ -27,6 +27,11 @@ def must(holds: Callable[[Any], object], allowed: str) -> AfterValidator:
         return value
 
     return AfterValidator(validate)
+
+
+def like(pattern: str, allowed: str) -> AfterValidator:
+    """Returns a validator that rejects texts other than matches of a pattern."""
+    return must(re.compile(pattern).fullmatch, allowed)
 
 
 def within(least: float, most: float, unit: str = "") -> AfterValidator:
@@ -49,17 +54,14 @@ Probability = Annotated[str | StrictInt, exact("a probability")]
 
 TopicName = Annotated[
     str,
-    must(
-        lambda name: re.fullmatch(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", name),
+    like(
+        r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}",
         "allowed are 1 to 249 of A-Z a-z 0-9 . _ - except . and ..",
     ),
 ]
 NAME = r"[A-Za-z0-9._-]{1,200}"
 """Pattern of the names of groups and streams."""
-Name = Annotated[
-    str,
-    must(lambda name: re.fullmatch(NAME, name), "allowed are 1 to 200 of A-Z a-z 0-9 . _ -"),
-]
+Name = Annotated[str, like(NAME, "allowed are 1 to 200 of A-Z a-z 0-9 . _ -")]
 Segment = Annotated[
     str,
     must(is_segment, "allowed are levels of 1 to 32 of A-Z a-z 0-9 . _ -, joined by :, at most 64 in total"),
@@ -87,41 +89,24 @@ def window(name: str) -> str:
     return name
 
 
-def _is_duration(text: str, least: int = 0) -> bool:
-    try:
-        return milliseconds(text) >= least
-    except ValueError:
-        return False
+def lasting(least: str, other: str = "") -> AfterValidator:
+    """Returns a validator that rejects shorter durations, except for `other`."""
+
+    def holds(text: str) -> bool:
+        try:
+            return text == other or milliseconds(text) >= milliseconds(least)
+        except ValueError:
+            return False
+
+    more = f", and {other}" if other else ""
+    return must(holds, f"allowed are {least} to 366d, a whole number with s, m, h or d{more}")
 
 
-Length = Annotated[
-    str,
-    must(_is_duration, "allowed is a whole number with s, m, h or d, such as 90s or 1h, up to 366d"),
-]
-Lasting = Annotated[
-    str,
-    must(lambda text: _is_duration(text, 1), "allowed are 1s to 366d, a whole number with s, m, h or d"),
-]
-Remembering = Annotated[
-    str,
-    must(
-        lambda text: _is_duration(text, 40 * UNITS["m"]),
-        "allowed are 40m to 366d, a whole number with s, m, h or d",
-    ),
-]
-Retention = Annotated[
-    str,
-    must(
-        lambda text: text == FOREVER or _is_duration(text, 1),
-        "allowed are 1s to 366d, a whole number with s, m, h or d, and forever",
-    ),
-]
 Number = Annotated[StrictInt, within(1, (1 << 31) - 1)]
 HostName = Annotated[
     str,
-    must(
-        lambda name: re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", name),
-        "allowed are host names without a port, such as ldp.example.org",
+    like(
+        r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", "allowed are host names without a port, such as ldp.example.org"
     ),
     AfterValidator(str.lower),
 ]

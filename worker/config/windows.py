@@ -7,7 +7,6 @@ from ldp.consistency import METHODS
 from worker.config.faults import ConfigError
 from worker.config.redaction import said
 from worker.config.schema import StreamTable
-from worker.config.values import FOREVER
 from worker.counting.bounds import MOST_BYTES, MOST_PANES
 from worker.counting.windows import ALL, UNITS, Windowing, milliseconds, parse_all
 
@@ -94,11 +93,6 @@ def windowing_of(table: StreamTable, key: str) -> Windowing | None:
         return None
     names = [window.name for window in sorted(windows, key=lambda window: (window.length, window.every))]
     return Windowing((ALL, *names), milliseconds(table.grace), milliseconds(table.max_out_of_orderness))
-
-
-def retained(table: StreamTable) -> int | None:
-    """Returns the retention of final windows in ms; None to keep them forever."""
-    return None if table.retain == FOREVER else milliseconds(table.retain)
 
 
 def refuse_absurd(windowing: Windowing, found: Cost, key: str) -> None:

@@ -71,7 +71,7 @@ def test_idle_timeout_retain_and_late_dead_letters_are_not_rules():
     assert served(more).configured == served('windows = ["1h"]').configured
 
 
-LENGTH = "allowed is a whole number with s, m, h or d, such as 90s or 1h, up to 366d"
+LENGTH = "allowed are 0s to 366d, a whole number with s, m, h or d"
 FAULTS = f"""
 windows = [] | windows: an empty list given; at least one is needed
 windows = "1h" | windows: '1h' given; a list is needed, in square brackets
