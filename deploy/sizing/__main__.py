@@ -17,7 +17,6 @@ import ldp
 from deploy.sizing.formulas import DAY, Load
 from ldp.segments import Segments, prefixes
 from worker import config as configuration
-from worker.config.rows import row_cost
 from worker.config.windows import cost
 from worker.counting.windows import Windowing
 
@@ -105,7 +104,7 @@ def configured(path: Path, rate: float, partitions: int) -> Iterator[Load]:
             commit_every=loaded.commit_every_seconds,
             publish_every=snapshots.every_seconds,
             methods=len(snapshots.methods),
-            rows=0 if places is None else row_cost(places, served).window,
+            rows=0 if places is None else places.size,
             segments=1 if served.stream.segment is None else len(Segments(declared).cells) - 1,
             parts=(len(parts), len(snapshots.parts_methods), snapshots.parts_fewest),
         )

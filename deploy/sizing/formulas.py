@@ -16,7 +16,7 @@ from ldp.consistency import METHODS
 from ldp.oracles.preferred import PreferredMessages
 from ldp.snapshot import CHUNK, INLINE
 from ldp.snapshot.documents import BASE_ONLY
-from worker.config.windows import Cost
+from worker.config.windows import Cost, cost
 from worker.counting import layout
 from worker.service.publishing import MOST_VALUES
 
@@ -62,6 +62,7 @@ HELD, VALUE_MEMORY, TRANSFORM_MEMORY = 8, 430, 40
 BACKLOG = 40e6
 """Bytes of memory of fetched and decoded small records in a backlog; `kafka.memory_bytes` is their limit."""
 DAY = 86_400
+NO_WINDOWS = cost(None, 0, None)
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Load:
         oracle: ldp.Oracle,
         rate: float,
         partitions: int,
-        cost: Cost | None = None,
+        windows: Cost = NO_WINDOWS,
         pane_seconds: float = 3600,
         commit_every: float = 1.0,
         publish_every: float = 5.0,
@@ -114,11 +115,10 @@ class Load:
         parts: tuple[int, int, int] = (0, 0, 1),
     ) -> Self:
         """Returns a stream after a year, with half of its maximum panes."""
-        panes = 0 if cost is None else cost.panes // 2
+        panes = windows.panes // 2
         reports = rate / partitions
         cells = (math.ceil(reports * 365 * DAY), *[math.ceil(reports * pane_seconds)] * panes)
-        due = 1 if cost is None else 1 + cost.open
-        periods = commit_every, publish_every
+        due, periods = 1 + windows.open, (commit_every, publish_every)
         return cls(name, oracle, partitions, cells, rate, due, *periods, methods, rows, segments, parts)
 
     @property

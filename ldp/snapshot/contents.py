@@ -91,6 +91,11 @@ class Slots:
     methods: tuple[str, ...]
     ranks: Mapping[str, int]
 
+    @property
+    def size(self) -> int:
+        """Maximum number of rows of a window."""
+        return len(self.methods) * sum(self.ranks.values())
+
     def __or__(self, other: "Slots") -> "Slots":
         """Returns slots that include the rows of the two operands."""
         ranks = dict(self.ranks)

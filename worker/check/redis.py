@@ -268,8 +268,7 @@ def assess_memory(config: Config, there: Mapping[str, Topic], info: Mapping[str,
 
 def _needed(served: Served, topic: Topic, share: int) -> int:
     """Returns the bytes of a stream's counts if 1/`share` of all panes exist."""
-    panes = 0 if served.cost is None else served.cost.panes // share
-    size = sum(served.cell_bytes.values())
+    size, panes = served.cost.pane_bytes, served.cost.panes // share
     return 2 * topic.partitions * (size + _KEYS + panes * (size + _PANE))
 
 

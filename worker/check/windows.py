@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from worker.check.clocks import clock_of
 from worker.check.finding import Finding, Level
 from worker.config import Config
-from worker.config.snapshots import snapshot_cost
+from worker.config.snapshots import most_bytes
 from worker.config.windows import duration
 from worker.counting.windows import ALL
 from worker.kafka.client.topics import Topic
@@ -17,16 +17,16 @@ def assess_windows(config: Config, there: Mapping[str, Topic], memory: int) -> l
     findings, need = [], 0
     for served in config.streams:
         windowing, found, topic = served.configured.limits.windowing, served.cost, there.get(served.topic)
-        if windowing is None or found is None or topic is None:
+        if windowing is None or topic is None:
             continue
-        most = snapshot_cost(config.snapshots, served)
+        most = most_bytes(config.snapshots, served)
         names = ", ".join(name for name in windowing.windows if name != ALL)
         kept = f"for {duration(served.retain or 0)}, {found.kept or 0:,} of them"
         kept = "forever" if found.kept is None else kept
         text = (
             f"{names}, {clock_of(windowing, topic)}; up to {found.panes:,} panes of {duration(windowing.pane)} per"
             f" partition, {size_text(topic.partitions * found.partition_bytes)} in all; {found.open:,} open windows;"
-            f" up to {found.messages:,} messages and {size_text(most.size)} per snapshot; final windows stay {kept}"
+            f" up to {found.messages:,} messages and {size_text(most)} per snapshot; final windows stay {kept}"
         )
         if any(window.length > windowing.pane for window in windowing.parsed):
             text += (
@@ -35,7 +35,7 @@ def assess_windows(config: Config, there: Mapping[str, Topic], memory: int) -> l
             )
         findings.append(Finding(Level.OK, f"windows of {served.name}", text))
         # panes in an owner of all partitions, and the publisher's copies of panes and snapshot
-        need += 2 * topic.partitions * found.partition_bytes + most.size
+        need += 2 * topic.partitions * found.partition_bytes + most
     if need > memory:
         text = f"a worker may need {size_text(need)} for panes and snapshots; this machine has {size_text(memory)}"
         hint = "configure longer hops, add memory, or run more workers, which then need less each"

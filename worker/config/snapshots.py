@@ -1,7 +1,5 @@
 """Computes and limits the size of a stream's snapshots."""
 
-from dataclasses import dataclass
-
 from ldp.consistency import METHODS
 from ldp.query import SetQuery
 from ldp.segments import prefixes
@@ -18,30 +16,22 @@ _KEPT = 64 << 20
 """Bytes that a reader needs for a snapshot of any size."""
 
 
-@dataclass(frozen=True)
-class SnapshotCost:
-    """Maximum size of a stream's snapshot, in windows and bytes of bodies."""
-
-    windows: int
-    size: int
-
-
-def snapshot_cost(table: Snapshots, served: Served) -> SnapshotCost:
-    """Returns the maximum size of a stream's snapshot.
+def most_bytes(table: Snapshots, served: Served) -> int:
+    """Returns the maximum bytes of the bodies of a stream's snapshot.
 
     Example:
         >>> import ldp
         >>> served = Served(ldp.Fleet((ldp.Stream("s", ldp.GRR(epsilon="1", domain_size=10**6)),)), "reports")
-        >>> snapshot_cost(Snapshots(), served)
-        SnapshotCost(windows=1, size=64000000)
+        >>> most_bytes(Snapshots(), served)
+        64000000
     """
-    windows, values = 1 if served.cost is None else 1 + served.cost.at_once, served.fleet.size
+    values = served.fleet.size
     numbers = (len(table.methods) + _BASES_MORE) * values
     if len(served.fleet.documents) > 1:  # Base of each document
         numbers += (1 + _BASES_MORE) * sum(each.oracle.domain_size for each in served.fleet.documents)
     parts = len({prefix for name in served.configured.segments for prefix in prefixes(name)})
     numbers += parts * (len(table.parts_methods) + _BASES_MORE) * values
-    return SnapshotCost(windows, windows * (16 if values <= INLINE else 4) * numbers)
+    return (1 + served.cost.at_once) * (16 if values <= INLINE else 4) * numbers
 
 
 def most_kept(served: Served) -> int:
@@ -60,12 +50,12 @@ def most_kept(served: Served) -> int:
 
 def refuse_absurd_snapshots(table: Snapshots, served: Served, key: str) -> None:
     """Raises ConfigError for a stream whose snapshots are too large."""
-    found = snapshot_cost(table, served)
-    if found.size <= MOST_BYTES:
+    size = most_bytes(table, served)
+    if size <= MOST_BYTES:
         return
-    values, methods = served.fleet.size, len(table.methods)
+    windows, values = 1 + served.cost.at_once, served.fleet.size
     raise ConfigError(
-        f"{key}: one snapshot could have {found.windows:,} windows of {values:,} values and"
-        f" {methods} methods, {found.size:,} bytes in total, and at most {MOST_BYTES:,} bytes are allowed; list fewer"
-        " snapshots.methods, set longer hops of windows, or use a smaller domain"
+        f"{key}: one snapshot could have {windows:,} windows of {values:,} values and"
+        f" {len(table.methods)} methods, {size:,} bytes in total, and at most {MOST_BYTES:,} bytes are allowed; list"
+        " fewer snapshots.methods, set longer hops of windows, or use a smaller domain"
     )

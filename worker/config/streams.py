@@ -62,10 +62,9 @@ class Served:
         ]
 
     @property
-    def cost(self) -> Cost | None:
-        """Cost of the stream's windows; None without windows."""
-        windowing = self.configured.limits.windowing
-        return None if windowing is None else cost(windowing, sum(self.cell_bytes.values()), self.retain)
+    def cost(self) -> Cost:
+        """Cost of the stream's windows."""
+        return cost(self.configured.limits.windowing, sum(self.cell_bytes.values()), self.retain)
 
     @property
     def cell_bytes(self) -> dict[str, int]:
@@ -97,7 +96,7 @@ def served_from(
         table.intake,
         table.shuffle_batch_size,
     )
-    if windowing is not None and served.cost is not None:
+    if windowing is not None:
         refuse_absurd(windowing, served.cost, key)
     return served
 

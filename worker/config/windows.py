@@ -65,8 +65,10 @@ class Cost:
         return (1 + self.open) * len(METHODS)
 
 
-def cost(windowing: Windowing, pane_bytes: int, retain: int | None) -> Cost:
+def cost(windowing: Windowing | None, pane_bytes: int, retain: int | None) -> Cost:
     """Returns the maximum cost; `retain` is in ms, or None for no limit."""
+    if windowing is None:
+        return Cost(0, pane_bytes, {}, {}, 0)
     windows = windowing.parsed
     # open windows start at or before the newest timestamp, and end after the window-close watermark
     still_open = {w.name: -(-(w.length + windowing.hold) // w.every) for w in windows}

@@ -5,7 +5,7 @@ from functools import partial
 
 from ldp.consistency import applicable
 from worker.config import Config, Served
-from worker.config.snapshots import snapshot_cost
+from worker.config.snapshots import most_bytes
 from worker.counting.ports import Events, SnapshotProducer, StateReader
 from worker.kafka.client import topics
 from worker.kafka.client.reading import OnPassed
@@ -26,8 +26,7 @@ A snapshot holds the interpreter lock for 0.5 µs per value, so counting waits a
 
 def is_large(config: Config, served: Served) -> bool:
     """Returns whether a publisher needs its own process; see `MOST_VALUES`."""
-    windows = 1 if served.cost is None else 1 + served.cost.open
-    return windows * served.fleet.size > MOST_VALUES * config.snapshots.every_seconds
+    return (1 + served.cost.open) * served.fleet.size > MOST_VALUES * config.snapshots.every_seconds
 
 
 def group_of(config: Config, served: Served) -> KafkaGroup:
@@ -40,12 +39,11 @@ def snapshot_producer_of(
     config: Config, served: Served, heartbeat: Callable[[], object], on_passed: OnPassed
 ) -> KafkaSnapshotProducer:
     """Returns the producer; long reads and sends call ``heartbeat``."""
-    stream, most_bytes = served.stream, snapshot_cost(config.snapshots, served).size
-    identity = config.transactional_id(stream.name)
-    table = config.snapshots
-    topic = SnapshotTopic(config.kafka.client(), identity, table.topic, most_bytes, table.compression)
+    identity, table = config.transactional_id(served.name), config.snapshots
+    size = most_bytes(table, served)
+    topic = SnapshotTopic(config.kafka.client(), identity, table.topic, size, table.compression)
     return KafkaSnapshotProducer(
-        topic, stream, rows=config.rows.topic, heartbeat=heartbeat, on_passed=on_passed
+        topic, served.stream, rows=config.rows.topic, heartbeat=heartbeat, on_passed=on_passed
     )
 
 

@@ -77,7 +77,7 @@ def _warm(probes: "_Probes", streams: Sequence[Served]) -> None:
     records.warm()
     for served in streams:
         compiling.warm(*served.fleet.documents)
-    if any(served.cost for served in streams):  # they have windows
+    if any(served.cost.panes for served in streams):
         lateness.warm()
     documents = [each.fleet.documents for each in streams]
     if any(len(some) > 1 or some[0].segment is not None for some in documents):

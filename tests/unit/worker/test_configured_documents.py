@@ -16,7 +16,7 @@ from worker.config import ConfigError, Served, load, parse
 from worker.config.documents import from_files
 from worker.config.rows import slots_of
 from worker.config.schema import QueryTable, Rows, Snapshots
-from worker.config.snapshots import SnapshotCost, snapshot_cost
+from worker.config.snapshots import most_bytes
 from worker.config.streams import _queries
 from worker.counting.rules import RequestedRule, Status
 from worker.counting.windows import Windowing
@@ -132,9 +132,9 @@ def test_costs_of_several_documents_are_added():
     one, both = (Served(ldp.Fleet(each), "reports", configured=configured) for each in ((NEW,), (NEW, OLD)))
     assert (one.cost.pane_bytes, both.cost.pane_bytes) == (24, 48)
     windows, vectors = 1 + one.cost.at_once, len(METHODS) + 5
-    assert snapshot_cost(Snapshots(), one) == SnapshotCost(windows, windows * 16 * vectors * 3)
+    assert most_bytes(Snapshots(), one) == windows * 16 * vectors * 3
     numbers = vectors * len(both.fleet.labels) + 6 * (3 + 3)  # the population, and Base of each document
-    assert snapshot_cost(Snapshots(), both) == SnapshotCost(windows, windows * 16 * numbers)
+    assert most_bytes(Snapshots(), both) == windows * 16 * numbers
     assert slots_of(Rows(topic="rows"), both).ranks == {"": 4}
 
 
@@ -186,7 +186,7 @@ def test_documents_and_segments_are_configured(tmp_path):
     cells = len(Segments(["DE", "US:4.3", "US:4.2"]).cells)
     assert [*served.cell_bytes.values()] == 2 * [8 * 3 * cells]
     bodies = (len(METHODS) + 5) * 4 + 6 * (3 + 3) + (2 + 5) * 4 * len(["DE", "US", "US:4.2", "US:4.3"])
-    assert snapshot_cost(Snapshots(), served).size == 16 * bodies
+    assert most_bytes(Snapshots(), served) == 16 * bodies
 
 
 REFUSED = f"""

@@ -10,7 +10,7 @@ from tests.support.estimates import estimated
 from worker.check import Level
 from worker.check.topics import assess_topics
 from worker.config import ConfigError, parse
-from worker.config.rows import MOST_AT_ONCE_ROWS, MOST_ROWS, TOP, row_cost
+from worker.config.rows import MOST_AT_ONCE_ROWS, MOST_ROWS, TOP
 from worker.kafka.client import topics
 
 
@@ -88,8 +88,7 @@ def test_rows_over_the_topic_limit_are_refused():
     with pytest.raises(ConfigError) as error:
         windowed("366d", most + 1)
     assert f"{2 * (most + 1) * windows:,} rows could be on the topic of rows" in str(error.value)
-    found = windowed("forever", 500).streams[0]
-    assert row_cost(Slots(("base",), {"": 500}), found).topic is None
+    assert windowed("forever", 500).streams[0].cost.kept is None
 
 
 def test_the_page_has_the_limits_and_columns():

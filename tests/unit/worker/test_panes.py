@@ -11,8 +11,6 @@ import ldp
 from ldp import frames
 from tests.support.cells import cells_of, key_in, ruled
 from worker.config import Served
-from worker.config.schema import Snapshots
-from worker.config.snapshots import snapshot_cost
 from worker.counting import lateness, layout
 from worker.counting.columns import Batch, Columns, Unreadable
 from worker.counting.head import Head
@@ -332,7 +330,7 @@ def test_a_snapshot_has_no_more_windows_than_its_computed_cost(windows):
         "reports",
         configured=RequestedRule(limits=RecordLimits(None, True, None, windowing)),
     )
-    assert snapshot_cost(Snapshots(), served).windows == 1 + len(due)
+    assert served.cost.at_once == len(due)
 
 
 def test_a_pane_dropped_in_its_commit_is_not_written():

@@ -108,8 +108,8 @@ def largest_report(fleet: ldp.Fleet) -> tuple[int, int]:
 
 def largest_of_snapshots(served: Served, partitions: int) -> int:
     """Returns the size in bytes of the largest message of any snapshot."""
-    named = {} if served.cost is None else served.cost.named
-    return largest_message(served.fleet, served.queries, partitions, named, served.configured.segments)
+    windows, segments = served.cost.named, served.configured.segments
+    return largest_message(served.fleet, served.queries, partitions, windows, segments)
 
 
 def largest_of_rows(served: Served) -> int:
