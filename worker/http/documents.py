@@ -18,21 +18,6 @@ _MOST_NAMED = 20
 """Maximum number of a set's values with labels."""
 _AT_ONCE = 1 << 14
 """Maximum number of a vector's elements in one part."""
-_OF_ALL_BODIES = (
-    *("schema", "stream", "fingerprint", "window", "sequence", "reports", "offsets", "complete", "gaps"),
-    *(
-        "uncounted",
-        "epsilon",
-        "published",
-        "snapshot",
-        "document",
-        "documents",
-        "standard_error",
-        "level",
-        "chunks",
-        "method",
-    ),
-)
 Body = Mapping[str, Any]
 
 
@@ -46,12 +31,14 @@ def whole(snapshot: Snapshot, methods: Sequence[str]) -> Iterator[bytes]:
 
     Cost: O(d) per method; see ``tests/bench/page.py``.
     """
-    yield json(_head(snapshot))[:-1] + b',"labels":'
+    head = _head(snapshot)
+    shared = {*head, "schema", "method", "chunks"}
+    yield json(head)[:-1] + b',"labels":'
     yield from _value(snapshot.labels)
     yield b',"methods":{'
     for i, method in enumerate(methods):
         body = body_document(snapshot, method)
-        own = {name: value for name, value in body.items() if name not in _OF_ALL_BODIES}
+        own = {name: value for name, value in body.items() if name not in shared}
         yield (b"," if i else b"") + json(method)
         for j, (name, value) in enumerate(own.items()):
             yield (b"," if j else b":{") + json(name) + b":"
