@@ -1,1 +1,1 @@
-"""HTTP server for metrics, probes and the web page, and an HTTP client."""
+"""HTTP server for metrics, probes and the web page."""

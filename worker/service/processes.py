@@ -12,13 +12,14 @@ import subprocess
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 
 import structlog
 
 from worker.config import Config
 from worker.http import server as health
-from worker.http.client import Answer, ask
 from worker.observe import merged
 from worker.observe.events import PassedOver
 from worker.service.children import start
@@ -28,6 +29,9 @@ _ANSWER_SECONDS = 2.0  # Maximum wait for a child's answer to a probe
 _STOP_SECONDS = 8.0  # Time until the parent kills stopping children, shorter than that of container engines
 _FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0
 _CONFIGURATION = 2  # Exit code for a wrong configuration, after which a restart does not help
+
+Answer = tuple[int, str]
+"""Status and text of an HTTP answer."""
 
 logger = structlog.get_logger("worker.service")
 
@@ -123,8 +127,16 @@ class Process:
 
     def ask(self, path: str, accept: str) -> Answer | None:
         """Returns the HTTP answer of the process; None without one."""
-        port = self.port
-        return None if port is None else ask(port, path, accept, _ANSWER_SECONDS)
+        if (port := self.port) is None:
+            return None
+        # urllib would use a proxy from the environment
+        with closing(HTTPConnection("127.0.0.1", port, timeout=_ANSWER_SECONDS)) as connection:
+            try:
+                connection.request("GET", path, headers={"Accept": accept})
+                reply = connection.getresponse()
+                return reply.status, reply.read().decode()
+            except (OSError, HTTPException):
+                return None
 
     def terminate(self) -> None:
         """Requests a stop; kills the process if it does not serve yet."""
@@ -183,7 +195,7 @@ class Processes:
 
     def metrics(self) -> list[str | None]:
         """Returns each child's metrics; None if the child does not answer."""
-        return [None if answer is None else answer.text for answer in self._ask("/metrics", merged.ACCEPTS)]
+        return [answer and answer[1] for answer in self._ask("/metrics", merged.ACCEPTS)]
 
     def healthy(self) -> tuple[bool, health.Facts]:
         """Returns whether all serving children are healthy, and each one's facts."""
@@ -199,10 +211,10 @@ class Processes:
         """Returns which children answer a probe with 200, and each one's facts."""
         answers = self._ask(path, "application/json")
         facts = {
-            str(process.number): process.state if answer is None else json.loads(answer.text)
+            str(process.number): process.state if answer is None else json.loads(answer[1])
             for process, answer in zip(self._all, answers, strict=True)
         }
-        good = [answer is not None and answer.status == HTTPStatus.OK for answer in answers]
+        good = [answer is not None and answer[0] == HTTPStatus.OK for answer in answers]
         return good, {"processes": facts}
 
     def _ask(self, path: str, accept: str) -> list[Answer | None]:
