@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Protocol
+
+from structlog.typing import FilteringBoundLogger
 
 from ldp.snapshot import Period, Snapshot
 from worker.counting.partition_state import PartitionState
@@ -23,20 +24,10 @@ _LASTING_SECONDS, _REPEAT_SECONDS = 5.0, 60.0
 """Delay before an unreadable partition is logged, and interval between repetitions."""
 
 
-class Logger(Protocol):
-    """A structlog logger."""
-
-    def info(self, event: str, **facts: object) -> object:
-        """Logs a normal event."""
-
-    def warning(self, event: str, **facts: object) -> object:
-        """Logs a rare event."""
-
-
 class PassedOver:
     """Logs each skipped record or batch once."""
 
-    def __init__(self, logger: Logger) -> None:
+    def __init__(self, logger: FilteringBoundLogger) -> None:
         self._logger, self._known = logger, set[Passed]()
 
     def __call__(self, passed: Passed) -> bool:
@@ -75,7 +66,7 @@ class StreamEvents:
         stream: str,
         metrics: Metrics,
         progress: Progress,
-        logger: Logger,
+        logger: FilteringBoundLogger,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream, self._metrics, self._progress, self._logger = stream, metrics, progress, logger
