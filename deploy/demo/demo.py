@@ -16,13 +16,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 from urllib.request import Request, urlopen
 
 from rich.text import Text
@@ -144,44 +141,6 @@ def until(condition: Callable[[], bool], seconds: float, what: str, workers: Wor
         time.sleep(0.1)
 
 
-class Sending(threading.Thread):
-    """Thread that sends all reports, with timestamps of the previous day."""
-
-    def __init__(self, conf: config.Config, crowd: Crowd, day: int) -> None:
-        super().__init__(name="sending", daemon=True)
-        self._conf, self._users = conf, crowd.values[:-UPLOADS]
-        self._at = spread(self._users.size, day, day + HOURS * HOUR_MS)
-        self.acknowledged = 0
-        self.sent: sender.Sent | None = None
-        self.error: Exception | None = None
-        self._stopping = threading.Event()
-
-    def __enter__(self) -> "Sending":
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Stops the thread and closes the producer while the broker still runs."""
-        self._stopping.set()
-        self.join(15)
-
-    def run(self) -> None:
-        """Sends the reports; keeps an error for the main thread."""
-        try:
-            served = self._conf.served(STREAM)
-            made = records(served.stream, self._users, seed=SEED)
-            self.sent = sender.send(
-                self._conf, served, made, rate=RATE, at=self._at, on_acknowledged=self._on_acknowledged
-            )
-        except Exception as error:
-            self.error = error
-
-    def _on_acknowledged(self, acknowledged: int) -> None:
-        self.acknowledged = acknowledged
-        if self._stopping.is_set():
-            raise DemoError("stopped")
-
-
 def prepare(conf: config.Config) -> None:
     """Creates the topics, and checks configuration and services."""
     with brokers.connect(conf) as admin:
@@ -265,20 +224,33 @@ def follow(
     conf: config.Config, crowd: Crowd, day: int, workers: Workers, story: Story, snapshots: SnapshotReader
 ) -> tuple[Snapshot, int]:
     """Sends all reports; returns the last snapshot and the uploads' time."""
-    latest = None
-    killed = False
-    with Sending(conf, crowd, day) as sending, bar("  sending", "reports") as move:
-        while sending.is_alive():
-            if (fresh := snapshots.latest(0.25)) is not None:
-                story.add(latest := fresh)
-            move(sending.acknowledged, USERS)
-            workers.require_counting()
-            if not killed and sending.acknowledged >= KILL_AT * USERS:
-                replace_one(workers)
-                killed = True
-    if sending.sent is None:
-        raise DemoError(f"sending: {sending.error}")
-    sent = sending.sent
+    latest, acknowledged, killed, stopping = None, 0, False, False
+
+    def send() -> sender.Sent:
+        served, users = conf.served(STREAM), crowd.values[:-UPLOADS]
+        made, at = records(served.stream, users, seed=SEED), spread(users.size, day, day + HOURS * HOUR_MS)
+        return sender.send(conf, served, made, rate=RATE, at=at, on_acknowledged=on_acknowledged)
+
+    def on_acknowledged(reports: int) -> None:
+        nonlocal acknowledged
+        acknowledged = reports
+        if stopping:
+            raise DemoError("stopped")
+
+    with ThreadPoolExecutor(1) as pool, bar("  sending", "reports") as move:
+        sending = pool.submit(send)
+        try:
+            while not sending.done():
+                if (fresh := snapshots.latest(0.25)) is not None:
+                    story.add(latest := fresh)
+                move(acknowledged, USERS)
+                workers.require_counting()
+                if not killed and acknowledged >= KILL_AT * USERS:
+                    replace_one(workers)
+                    killed = True
+        finally:
+            stopping = True  # ends the thread while the broker still runs
+    sent = sending.result()
     say(f"{sent.reports:,} reports sent and acknowledged in {sent.seconds:.0f} s, one per record", "green")
     uploaded = upload(conf, crowd, workers)
     deadline = time.monotonic() + COVER_SECONDS
@@ -402,11 +374,6 @@ def stay(ours: Mapping[str, str], services: Services, workers: Workers, folder: 
     say("stopping")
 
 
-def interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """Handles a signal like Ctrl-C."""
-    raise KeyboardInterrupt
-
-
 def main() -> int:
     """Runs the demo; returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -415,7 +382,7 @@ def main() -> int:
     )
     keep = parser.parse_args().keep
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
+        signal.signal(number, signal.default_int_handler)
     logs.silence()
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="ldp-demo-"))
