@@ -6,7 +6,7 @@ import select
 import subprocess
 import time
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
@@ -57,7 +57,10 @@ def times(command: Command, order: npt.NDArray[np.int64]) -> Times | None:
                     client.stdin.flush()
                 except BrokenPipeError:
                     raise ClientError("the client exited before the end of its input") from None
-                if not _line_arrives(client.stdout):
+                if (
+                    not select.select([client.stdout], [], [], WAIT_SECONDS)[0]
+                    or not client.stdout.readline()
+                ):
                     return None
                 seconds[i] = time.perf_counter() - began
         finally:
@@ -66,7 +69,3 @@ def times(command: Command, order: npt.NDArray[np.int64]) -> Times | None:
     parts = {int(v): seconds[settled][order[settled] == v] for v in np.unique(order)}
     medians = {v: float(np.median(part)) for v, part in parts.items()}
     return Times(medians, float(stats.kruskal(*parts.values()).pvalue) if len(parts) > 1 else 1.0)
-
-
-def _line_arrives(stdout: IO[bytes]) -> bool:
-    return bool(select.select([stdout], [], [], WAIT_SECONDS)[0]) and bool(stdout.readline())

@@ -76,10 +76,11 @@ def assemble(stream: str, received: Received) -> Snapshot:
     head, mark = _parse(value), _mark(headers)
     _check_schema(stream, head)
     check_head(head)
+    head_key, prefixes = f"{stream}/head", (f"{stream}/all/", f"{stream}/domain")
     ours = [
         key
         for key, (own, body) in received.items()
-        if body and _mark(own) == mark and _of_all_time(stream, key)
+        if body and _mark(own) == mark and (key == head_key or key.startswith(prefixes))
     ]
     if len(ours) < (parts := int(headers["parts"])):
         raise Incomplete(
@@ -176,10 +177,6 @@ def window_of(key: str, headers: Mapping[str, bytes]) -> Period | None:
 
 def _newest(messages: Iterable[Mapping[str, bytes]]) -> Mapping[str, bytes]:
     return max(messages, key=lambda headers: int(headers["sequence"]))
-
-
-def _of_all_time(stream: str, key: str) -> bool:
-    return key.startswith((f"{stream}/all/", f"{stream}/domain")) or key == f"{stream}/head"
 
 
 def _parse(value: bytes, kind: type = dict) -> Any:

@@ -110,11 +110,6 @@ def _slots(document: Mapping[str, Any]) -> Slots:
     return Slots(tuple(document["methods"]), dict(document["ranks"]))
 
 
-def _rows_document(rows: Rows) -> dict[str, Any]:
-    older = None if rows.older is None else asdict(rows.older) | {"until": rows.until}
-    return {"topic": rows.topic} | asdict(rows.slots) | {"older": older}
-
-
 def head_document(snapshot: Snapshot) -> dict[str, Any]:
     """Returns the head: number, cut, rules, documents, windows and lineage."""
     rules = {str(partition): list(rules) for partition, rules in snapshot.cut.rules.items()}
@@ -138,8 +133,9 @@ def head_document(snapshot: Snapshot) -> dict[str, Any]:
         head |= {"segments": dict(snapshot.cut.segments), "hidden": snapshot.cut.hidden}
     if snapshot.cut.parts_fewest is not None:
         head |= {"parts_fewest": snapshot.cut.parts_fewest}
-    if snapshot.cut.rows is not None:
-        head |= {"rows": _rows_document(snapshot.cut.rows)}
+    if (rows := snapshot.cut.rows) is not None:
+        older = None if rows.older is None else asdict(rows.older) | {"until": rows.until}
+        head |= {"rows": {"topic": rows.topic} | asdict(rows.slots) | {"older": older}}
     return head if snapshot.lineage is None else head | {"lineage": dict(snapshot.lineage)}
 
 

@@ -284,11 +284,6 @@ def _unread(error: Exception) -> Refused:
     return Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the snapshot topic: {error}")
 
 
-def _knows(known: str, tag: str) -> bool:
-    tags = {one.strip().removeprefix("W/").strip('"').removesuffix("-gzip") for one in known.split(",")}
-    return tag in tags or "*" in tags
-
-
 def _unless_known(
     known: str,
     tag: str,
@@ -297,7 +292,8 @@ def _unless_known(
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> Answer:
     headers = {"ETag": f'"{tag}"', "Cache-Control": "no-cache", **more}
-    if _knows(known, tag):
+    tags = {one.strip().removeprefix("W/").strip('"').removesuffix("-gzip") for one in known.split(",")}
+    if tag in tags or "*" in tags:
         return Answer(HTTPStatus.NOT_MODIFIED, content_type, Packed.of(), headers)
     return Answer(HTTPStatus.OK, content_type, body, headers)
 

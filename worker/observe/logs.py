@@ -5,7 +5,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import TextIO
 
 import structlog
 
@@ -87,7 +87,7 @@ def _renderer(readable: bool) -> list[structlog.typing.Processor]:
         return [
             structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(ensure_ascii=False),
-            _printable_line,
+            lambda _, __, line: printable_json(str(line)),  # escapes control characters
         ]
     return [
         _without_own_name,
@@ -101,11 +101,6 @@ def _renderer(readable: bool) -> list[structlog.typing.Processor]:
             exception_formatter=_traceback,
         ),
     ]
-
-
-def _printable_line(_: object, __: str, line: Any) -> str:
-    """Escapes control characters in a line of JSON."""
-    return printable_json(line)
 
 
 def _printable(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
