@@ -7,6 +7,7 @@ text. Every command prints through `echo`, `screen` or `printable`.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -54,9 +55,13 @@ def echo(text: str = "", *, err: bool = False, prefix: str = "") -> None:
     click.echo("\n".join(prefix + line for line in lines), err=err)
 
 
-def echo_json(text: str) -> None:
-    """Prints a JSON text in `printable_json` form to stdout."""
-    click.echo(printable_json(text))
+def echo_json(tree: object, *, indent: int | None = None) -> None:
+    """Prints JSON in `printable_json` form to stdout; NaN in arrays as null."""
+
+    def numbers(array: Any) -> list[Any]:
+        return [None if number != number else number for number in array.tolist()]  # noqa: PLR0124 - NaN
+
+    click.echo(printable_json(json.dumps(tree, ensure_ascii=False, indent=indent, default=numbers)))
 
 
 def amount(number: int, what: str) -> str:

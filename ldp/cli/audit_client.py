@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict, astuple
 from pathlib import Path
@@ -114,14 +113,14 @@ def audit_client(
     if vectors is not None:
         raise SystemExit(_compared(command, vectors, seconds, as_json))
     assert stream is not None
-    show = echo_json if as_json else echo
     own = [_index(stream, value) for value in values]
     try:
         found = _assessed(command, stream, seconds, rounds, reports, alarm, own)
     except ClientError as error:
-        show(json.dumps({"verdict": FAIL, "findings": [str(error)]}) if as_json else f"fail: {error}")
+        failure = {"verdict": FAIL, "findings": [str(error)]}
+        echo_json(failure) if as_json else echo(f"fail: {error}")
         raise SystemExit(_FAILED) from None
-    show(json.dumps(asdict(found), ensure_ascii=False) if as_json else _lines(stream, found, rounds))
+    echo_json(asdict(found)) if as_json else echo(_lines(stream, found, rounds))
     raise SystemExit(0 if found.verdict == PASS else _FAILED if found.verdict == FAIL else _TOO_FEW)
 
 
@@ -156,7 +155,7 @@ def _compared(command: tuple[str, ...], path: Path, seconds: float, as_json: boo
         raise click.BadParameter(f"{path} has no valid vectors: {error!r}", param_hint="--vectors") from None
     verdict = "fail" if found else "pass"
     if as_json:
-        echo_json(json.dumps({"verdict": verdict, "streams": streams, "findings": found}, ensure_ascii=False))
+        echo_json({"verdict": verdict, "streams": streams, "findings": found})
     else:
         echo(
             "\n".join(

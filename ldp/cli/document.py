@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from ldp.cli.command import NAME, cli, domain_options, warn
@@ -88,7 +86,7 @@ def document(
     if isinstance(stream.oracle, ExplicitChannel):
         echo(f"ldp: privacy loss of one report: {stream.oracle.promise}", err=True)
     warn(stream)
-    echo_json(json.dumps(stream.document(), ensure_ascii=False))
+    echo_json(stream.document())
 
 
 def _pairs(text: str) -> dict[str, str | int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from fractions import Fraction
 from pathlib import Path
@@ -75,7 +74,7 @@ def ledger(
         ((name, stream),) = streams.items()
         echo(entry(Path(name).stem, stream.document(), found[name]))
     elif as_json:
-        echo_json(json.dumps({"streams": found, "units": _units(found)}, ensure_ascii=False, indent=2))
+        echo_json({"streams": found, "units": _units(found)}, indent=2)
     else:
         echo("\n".join(_printed(found)))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING
@@ -76,7 +75,7 @@ def plan(
         document = made.document()
         for row, one in zip(document["protocols"], effects, strict=poisoning_effect):
             row["poisoning_effect"] = dataclasses.asdict(one)
-        echo_json(json.dumps(document, ensure_ascii=False, indent=2))
+        echo_json(document, indent=2)
     else:
         echo(_effects(made, effects) if poisoning_effect else _table(made))
 

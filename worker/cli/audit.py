@@ -1,6 +1,5 @@
 """Command `audit`: recounts a topic and compares the counts with Redis."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +47,7 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
     if stream is not None or len(config.streams) == 1:
         verdict = _verdict(config, config.served(stream))
         if verdict is not None and as_json:
-            echo_json(json.dumps(in_json(verdict), indent=2))
+            echo_json(in_json(verdict), indent=2)
         elif verdict is not None:
             show(render(verdict))
         return _code([verdict])
@@ -58,7 +57,7 @@ def audit(config: "Config", stream: str | None, as_json: bool) -> int:
         if verdict is not None and not as_json:
             echo(f"{verdict.stream}: {outcome(verdict)}")
     if as_json:
-        echo_json(json.dumps([in_json(verdict) for verdict in verdicts if verdict is not None], indent=2))
+        echo_json([in_json(verdict) for verdict in verdicts if verdict is not None], indent=2)
     return _code(verdicts)
 
 

@@ -1,6 +1,5 @@
 """Command `check`: validates configuration, Kafka and Redis."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -44,7 +43,7 @@ def check(config: "Config", as_json: bool, path: Path | None, stream: str | None
         ship = name, read_document(name, path, "--document")
     found = findings(config, complain, ship)
     if as_json:
-        echo_json(in_json(found))
+        echo_json([asdict(finding) for finding in found], indent=2)
     else:
         show(render(found, one_line=piped()))
     errors = {finding.subject for finding in found if finding.level is Level.ERROR}
@@ -75,8 +74,3 @@ def render(findings: "Sequence[Finding]", *, one_line: bool = False) -> "Table":
             line.append(f"{before}-> {printable(finding.hint)}", style="italic")
         table.add_row(Text(finding.level, style=style), line)
     return table
-
-
-def in_json(findings: "Sequence[Finding]") -> str:
-    """Returns the findings as a JSON list."""
-    return json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=2)

@@ -1,6 +1,5 @@
 """Command `create-topics`: creates missing topics."""
 
-import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -61,7 +60,7 @@ def create_topics(
             }
             for creation in created
         ]
-        echo_json(json.dumps(rows, indent=2))
+        echo_json(rows, indent=2)
     else:
         show(render(created))
     return 0

@@ -1,10 +1,9 @@
 """Command `dead-letters`: shows the newest dead letters."""
 
-import json
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -43,7 +42,7 @@ def dead_letters(config: "Config", stream: str | None, last: int, value: bool, a
     reach(config, config.dead_letters.topic)
     found = newest_dead_letters(config, stream, complain)
     if as_json:
-        echo_json(in_json(found, last, value))
+        echo_json(in_json(found, last, value), indent=2)
     else:
         show(render(found, last, value))
     return 0
@@ -77,8 +76,8 @@ def render(dead_letters: "Sequence[DeadLetter]", last: int, value: bool) -> "Ren
     return Group(Text(title, style="bold"), reasons, Text(), newest)
 
 
-def in_json(dead_letters: "Sequence[DeadLetter]", last: int, value: bool) -> str:
-    """Returns JSON with ``looked_at``, ``reasons`` and ``dead_letters``."""
+def in_json(dead_letters: "Sequence[DeadLetter]", last: int, value: bool) -> dict[str, Any]:
+    """Returns ``looked_at``, ``reasons`` and ``dead_letters`` for JSON."""
     listed = []
     for dead_letter in dead_letters[:last]:
         row = {
@@ -95,5 +94,4 @@ def in_json(dead_letters: "Sequence[DeadLetter]", last: int, value: bool) -> str
         row |= {"late": dict(dead_letter.late)} if dead_letter.late else {}
         listed.append(row | ({"base64": b64encode(dead_letter.value).decode()} if value else {}))
     reasons = {reason: n for reason, _, n in _counts(dead_letters)}
-    tree = {"looked_at": len(dead_letters), "reasons": reasons, "dead_letters": listed}
-    return json.dumps(tree, ensure_ascii=False, indent=2)
+    return {"looked_at": len(dead_letters), "reasons": reasons, "dead_letters": listed}

@@ -33,7 +33,7 @@ def document(config: "Config", stream: str | None, fingerprint: str | None) -> i
     configured = {each.fingerprint.hex(): each for each in served.fleet.documents}
     name = served.stream.fingerprint.hex() if fingerprint is None else fingerprint
     if name in configured:
-        echo_json(json.dumps(configured[name].document(), ensure_ascii=False))
+        echo_json(configured[name].document())
         complain(f"stream {served.name}, fingerprint {name}")
         return 0
     from worker.check import recorded_documents
@@ -48,9 +48,10 @@ def document(config: "Config", stream: str | None, fingerprint: str | None) -> i
         listed = ", ".join(dict.fromkeys([*configured, *recorded]))
         complain(f"--fingerprint: {name!r} given; the documents of stream {served.name} are {listed}")
         return 2
-    found = with_labels(json.loads(recorded[name]), name, _published(config, served.name, name))
+    sealed = json.loads(recorded[name])
+    found = with_labels(sealed, name, _published(config, served.name, name))
     lacking = "" if found is not None else ", without its labels: only their SHA-256 is recorded"
-    echo_json(recorded[name] if found is None else json.dumps(found, ensure_ascii=False))
+    echo_json(found or sealed)
     complain(f"stream {served.name}, fingerprint {name}{lacking}")
     return 0
 

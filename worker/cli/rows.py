@@ -34,8 +34,6 @@ def rows(config: "Config", connect: bool) -> int:
     --connect prints the topic, the converters with their schemas (Kafka Connect 4.2 or newer, no registry), and the
     isolation level. It does not connect to Kafka.
     """  # noqa: D301
-    import orjson
-
     from worker.kafka.snapshots.rows import RowReader
 
     if connect:
@@ -47,7 +45,7 @@ def rows(config: "Config", connect: bool) -> int:
         newest, others = reader.read(), reader.skipped
     printed = {key: value for key, value in newest.items() if value is not None}
     for key, value in printed.items():
-        echo_json(orjson.dumps(key._asdict() | value._asdict()).decode())
+        echo_json(key._asdict() | value._asdict())
     if others:
         complain(
             f"skipped {amount(others.total(), 'record')} of topic {config.rows.topic} that are not rows:"

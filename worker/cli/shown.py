@@ -1,6 +1,5 @@
 """Formats of output: tables, and snapshots as JSON and as warnings."""
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -35,25 +34,18 @@ def document(
     methods: Sequence[str],
     head: "Mapping[str, Any] | None" = None,
     progress: "Mapping[str, Closed]" = MappingProxyType({}),
-) -> str:
-    """Returns a snapshot's head, window, labels and bodies as a line of JSON."""
-    import numpy as np
-
+) -> dict[str, Any]:
+    """Returns a snapshot's head, window, labels and bodies for JSON."""
     from ldp.snapshot import ALL_TIME, body_document, head_document
 
     of_all_time = snapshot.window == ALL_TIME
     window = {} if of_all_time else {"window": row(snapshot.window, progress)}
-    shown = {
+    return {
         "head": head_document(snapshot) if of_all_time else head,
         **window,
         "labels": snapshot.labels,
         "bodies": {name: body_document(snapshot, name) for name in snapshot.bodies if name in methods},
     }
-
-    def numbers(vector: np.ndarray) -> list[float | None]:
-        return [None if np.isnan(number) else number for number in vector.tolist()]
-
-    return json.dumps(shown, ensure_ascii=False, default=numbers)
 
 
 def row(window: "Period", progress: "Mapping[str, Closed]") -> dict[str, Any]:

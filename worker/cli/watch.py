@@ -1,6 +1,5 @@
 """Command `watch`: shows the newest snapshot, all-time or of a window."""
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -180,7 +179,7 @@ def _list(reader: "SnapshotReader", timeout: float, as_json: bool) -> int:
         return 1
     progress = reader.progress
     if as_json:
-        echo_json(json.dumps([row(window, progress) for window in reader.windows]))
+        echo_json([row(window, progress) for window in reader.windows])
         return 0
     table = table_of("window", "start", "end", "")
     for window in reader.windows:

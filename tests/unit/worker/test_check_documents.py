@@ -252,7 +252,7 @@ def test_the_command_prints_configured_and_recorded_documents(command, monkeypat
     assert command("document", "--fingerprint", OLD.fingerprint.hex()).stdout == found.stdout
     new = NEW.fingerprint.hex()
     found = command("document", "--fingerprint", new)
-    assert (found.exit_code, found.stdout.strip()) == (0, NEW.hashed.decode())
+    assert (found.exit_code, json.loads(found.stdout)) == (0, json.loads(NEW.hashed))
     assert "without its labels: only their SHA-256 is recorded" in found.stderr
     published[f"s@{new}"] = NEW.labels
     found = command("document", "--fingerprint", new)

@@ -10,6 +10,7 @@ from rich.console import Console
 
 import ldp
 from ldp import snapshot
+from ldp.terminal import echo_json
 from tests.unit.ldp.test_snapshot_vectors import VECTORS, topic
 from worker.cli import overview, shown
 from worker.config import parse
@@ -81,14 +82,15 @@ def test_the_latest_snapshot_stays_on_the_terminal_until_interrupted(monkeypatch
     assert drawn == [[], [4], [4]]  # once more with its age, though nothing new came
 
 
-def test_the_document_contains_the_messages():
+def test_the_document_contains_the_messages(capsys):
     vector = next(one for one in VECTORS if one["name"] == "plain")
     said = {message["key"]: json.loads(message["body"]) for message in vector["messages"]}
     bodies = {key.split("/")[2]: body for key, body in said.items() if "/all/" in key}
     name = vector["stream"]
     together = {"head": said[f"{name}/head"], "labels": said[f"{name}/domain"]["labels"], "bodies": bodies}
     read = snapshot.assemble(name, topic(vector))
-    assert shown.document(read, tuple(bodies)) == json.dumps(together, ensure_ascii=False)
+    echo_json(shown.document(read, tuple(bodies)))
+    assert json.loads(capsys.readouterr().out) == together
 
 
 class Reading:
