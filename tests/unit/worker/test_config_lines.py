@@ -52,7 +52,6 @@ name = "z"
         ("streams[0].queries[1].weights.green", 22),
         ("streams[1].name", 23),
         ("streams[1].queries[0].name", 25),
-        ("streams[2]", None),
         ("dead_letters.topic", 26),
         ("snapshots.topic", None),
     ],
