@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from worker.config import Config, Served
     from worker.kafka.client.topics import Topic
     from worker.kafka.reports.sender import Sent
-    from worker.simulation.crowd import Crowd
 
 
 @command("simulate")
@@ -91,15 +90,20 @@ def simulate(
     per user, in records of --batch reports.
     """
     from worker.kafka.reports import sender
+    from worker.simulation import crowd
     from worker.simulation.crowd import NoSuchColumnError, SimulationError
     from worker.simulation.records import records
 
     served = config.served(stream)
-    _refuse_batch(served, batch)
+    if batch > (most := served.configured.limits.most_reports or batch):
+        why = f"{batch} given; streams.most_reports allows {most}, and workers reject larger records"
+        raise click.BadParameter(why, param_hint="--batch")
     try:
-        crowd = _crowd(served, counts, column, label_column, users, seed)
-        at = _times(config, served, users, hours)
-        made = records(served.stream, crowd.values, seed=seed, batch=batch, malformed_share=malformed_share)
+        read = crowd.read_counts(counts, column, label_column, served.stream.labels)
+        if len(read) > (d := served.stream.oracle.domain_size):
+            raise SimulationError(f"{counts}: {len(read)} rows; the stream has {d} values")
+        values, at = crowd.draw(read, users, seed).values, _times(config, served, users, hours)
+        made = records(served.stream, values, seed=seed, batch=batch, malformed_share=malformed_share)
         with bar("sending", "reports") as move:
             sent = sender.send(
                 config,
@@ -156,23 +160,6 @@ def refused(topic: "Topic", span: int) -> str | None:
     if retention is not None and 0 <= retention < span:
         return f"has retention.ms={retention}, so brokers delete older records"
     return None
-
-
-def _refuse_batch(served: "Served", batch: int) -> None:
-    if batch > (most := served.configured.limits.most_reports or batch):
-        raise click.BadParameter(
-            f"{batch} given; streams.most_reports allows {most}, and workers reject larger records",
-            param_hint="--batch",
-        )
-
-
-def _crowd(served: "Served", counts: Path, column: str, label_column: str, users: int, seed: int) -> "Crowd":
-    from worker.simulation.crowd import SimulationError, draw, read_counts
-
-    read = read_counts(counts, column, label_column, served.stream.labels)
-    if len(read) > (d := served.stream.oracle.domain_size):
-        raise SimulationError(f"{counts}: {len(read)} rows; the stream has {d} values")
-    return draw(read, users, seed)
 
 
 def _outcome(sent: "Sent") -> str:
