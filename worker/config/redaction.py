@@ -2,11 +2,20 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
+from types import NoneType
 
 from worker.config import address
 
+_KINDS = {
+    NoneType: "nothing",
+    dict: "a table",
+    list: "a list",
+    str: "a text",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+}
 _ENDPOINT = re.compile(rf"https?://(?P<host>{address.HOST_PORT})(?P<rest>/[^@#\s]*)?")
 
 
@@ -59,7 +68,7 @@ def said(key: str, value: object) -> str:
     redacted URL. Elsewhere, text is shown only under a key of streams, and only if it does not have the form of an
     address.
     """
-    kind = _kind(value)
+    kind = "an empty list" if value == [] else _KINDS.get(type(value), "a time")
     if ("password" in key or "secret" in key) and value is not None:
         return "a secret"
     if key == "redis.url" and isinstance(value, str):
@@ -69,26 +78,6 @@ def said(key: str, value: object) -> str:
     if not isinstance(value, int | float) or re.match(r"(kafka|redis)\b", key):
         return kind
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _kind(value: object) -> str:
-    match value:
-        case None:
-            return "nothing"
-        case Mapping():
-            return "a table"
-        case []:
-            return "an empty list"
-        case list():
-            return "a list"
-        case str():
-            return "a text"
-        case bool():
-            return "true or false"
-        case int() | float():
-            return "a number"
-        case _:
-            return "a time"
 
 
 def is_showable(text: str) -> bool:

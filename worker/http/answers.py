@@ -7,6 +7,7 @@ import zlib
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import Any
 
 from worker.http.connections import PIECE_BYTES
@@ -97,10 +98,12 @@ class Packed:
 
     def gzipped(self) -> Iterator[bytes]:
         """Yields the compressed bytes in pieces; raises Dropped after `drop`."""
-        at = 0
-        while (piece := self._piece(at)) is not None:
-            yield piece
-            at += 1
+        for at in count():
+            if self._pieces is None:
+                raise Dropped
+            if at == len(self._pieces):
+                return
+            yield self._pieces[at]
 
     def plain(self) -> Iterator[bytes]:
         """Yields the uncompressed bytes in pieces; raises Dropped after `drop`."""
@@ -111,11 +114,6 @@ class Packed:
                 yield unpacking.decompress(data, PIECE_BYTES)
                 data = unpacking.unconsumed_tail
         yield unpacking.flush()
-
-    def _piece(self, at: int) -> bytes | None:
-        if self._pieces is None:
-            raise Dropped
-        return self._pieces[at] if at < len(self._pieces) else None
 
 
 class Answers:

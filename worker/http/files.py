@@ -32,11 +32,9 @@ def pages() -> dict[str, File]:
         >>> all(name.rpartition(".")[2] in TYPES for name in pages())
         True
     """
-    folder = files("worker") / "page"
     found = {}
-    for entry in folder.iterdir() if folder.is_dir() else ():
-        content_type = TYPES.get(entry.name.rpartition(".")[2])
-        if content_type is not None and entry.is_file():
+    for entry in (files("worker") / "page").iterdir():
+        if (content_type := TYPES.get(entry.name.rpartition(".")[2])) is not None:
             content = entry.read_bytes()
             found[entry.name] = File(
                 Packed.of(content), content_type, hashlib.sha256(content).hexdigest()[:32]

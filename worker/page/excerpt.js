@@ -14,7 +14,7 @@ export const PAGE = 25;
 export function drawExcerpt(excerpt, place, go) {
   const { methods } = excerpt;
   const method = [place.method, FIRST.method, methods[0]].find((name) => methods.includes(name));
-  const anytime = place.interval === "anytime" && hasAnytime(excerpt);
+  const anytime = place.interval === "anytime" && has("anytime_low", excerpt);
   const view = {
     method,
     anytime,
@@ -31,12 +31,8 @@ export function drawExcerpt(excerpt, place, go) {
   drawTops(excerpt, view);
 }
 
-function hasAnytime({ values, queries }) {
-  return [...values, ...queries].some((row) => row.anytime_low !== undefined && row.anytime_low !== null);
-}
-
-function hasIntervals({ values, queries }) {
-  return [...values, ...queries].some((row) => row.low !== undefined && row.low !== null);
+function has(end, { values, queries }) {
+  return [...values, ...queries].some((row) => (row[end] ?? null) !== null);
 }
 
 function milliseconds(date) {
@@ -106,14 +102,14 @@ function drawChoices(excerpt, { method, anytime, sides, level }, go) {
     { value: "pointwise", text: `pointwise ${level}` },
     { value: "anytime", text: `anytime-valid ${level}` },
   ];
-  const offered = !sides && hasAnytime(excerpt) ? intervals : [];
+  const offered = !sides && has("anytime_low", excerpt) ? intervals : [];
   choices(byId("intervals"), offered, anytime ? "anytime" : "pointwise", (interval) => go({ interval }));
   const covered = [
     { value: "reports", text: "among reports" },
     { value: "population", text: "in the population" },
   ];
   const one = (excerpt.documents ?? []).length === 0;
-  choices(byId("covered"), one && !sides && hasIntervals(excerpt) ? covered : [], of, (other) => go({ of: other }));
+  choices(byId("covered"), one && !sides && has("low", excerpt) ? covered : [], of, (other) => go({ of: other }));
   const options = methods.map((name) => ({ value: name, text: name, means: MEANS[name] ?? "a published method." }));
   choices(byId("methods"), options, method, (name) => go({ method: name }));
   byId("choice").hidden = sides || methods.length < 2;
@@ -125,7 +121,7 @@ function drawTexts(excerpt, { method, anytime, sides, level }) {
   const total = Number.isFinite(sum) ? ` The sum of all values is ${percent(sum, 1)} %.` : "";
   write(byId("method-name"), method);
   write(byId("method-means"), `${MEANS[method] ?? "a published method."}${total}`);
-  const intervals = !sides && hasIntervals(excerpt);
+  const intervals = !sides && has("low", excerpt);
   byId("legend").hidden = sides;
   byId("legend-interval").hidden = !intervals;
   write(byId("legend-bar"), `Estimate by ${method}`);
@@ -172,7 +168,7 @@ function ends(row, anytime) {
 }
 
 function labelOf({ label, value }) {
-  return label === null || label === undefined ? String(value) : label;
+  return label ?? String(value);
 }
 
 function drawValues(excerpt, place, { method, anytime, sides, digits, level }) {

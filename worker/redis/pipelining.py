@@ -1,5 +1,6 @@
 """Sends many commands in one round trip, each with its own answer."""
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,7 +51,8 @@ def together(client: Client, commands: Sequence[Command]) -> list[Any]:
         for place, reply in zip(unknown, _sent(server, [commands[i].text for i in unknown]), strict=True):
             replies[place] = reply
         if isinstance(client, redis.RedisCluster) and isinstance(replies[places[-1]], _UNANSWERED):
-            _reload_nodes(client)
+            with contextlib.suppress(*ERRORS):  # the next unanswered command tries again
+                client.nodes_manager.initialize()
     for place, command in enumerate(commands):
         if isinstance(replies[place], _ELSEWHERE):
             replies[place] = _followed(client, command.text)
@@ -95,10 +97,3 @@ def _followed(client: Client, send: Callable[[Any], Any]) -> Any:
         return send(client)
     except ERRORS as error:
         return error
-
-
-def _reload_nodes(client: "redis.RedisCluster") -> None:
-    try:
-        client.nodes_manager.initialize()
-    except ERRORS:
-        return  # the next unanswered command tries again

@@ -1,7 +1,6 @@
 """Child processes with a socket pair that closes when either side ends."""
 
 import contextlib
-import os
 import socket
 import subprocess
 import sys
@@ -29,7 +28,7 @@ def start(
             started = subprocess.Popen(
                 [*command, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
-                env=dict(os.environ if environ is None else environ),
+                env=environ,
                 pass_fds=[theirs.fileno()],
                 process_group=0,  # only the parent handles a terminal's Ctrl-C
             )
