@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from worker.check.finding import Fault, Finding, Level, present
+from worker.check.finding import Fault, Finding, Level
 from worker.config import Served
 from worker.config.windows import duration
 from worker.counting.windows import Windowing
@@ -17,33 +17,25 @@ def assess_clock(served: Served, topic: Topic) -> Iterator[Fault]:
     broker's clock by at most `max_out_of_orderness`, only the broker's clock closes windows.
     """
     windowing, ahead = served.configured.limits.windowing, topic.ahead
+    how = f"timestamps may be {_ahead(ahead)} of the broker's clock"
     if windowing is None:
-        return present(
-            (
-                ahead is None or ahead > HOUR_MS,
-                Level.WARNING,
-                f"timestamps may be {_ahead(ahead)} of the broker's clock: one device with a wrong clock advances the"
-                " watermark",
-                f"set message.timestamp.after.max.ms={HOUR_MS}",
-            )
-        )
+        if ahead is None or ahead > HOUR_MS:
+            text = f"{how}: one device with a wrong clock advances the watermark"
+            yield Level.WARNING, text, f"set message.timestamp.after.max.ms={HOUR_MS}"
+        return
     allowed = windowing.max_out_of_orderness
-    return present(
-        (
-            ahead is None or ahead > allowed,
+    if ahead is None or ahead > allowed:
+        yield (
             Level.ERROR,
-            f"timestamps may be {_ahead(ahead)} of the broker's clock, but streams.max_out_of_orderness is"
-            f" {duration(allowed)}: one device with a wrong clock closes windows too early",
+            f"{how}, but streams.max_out_of_orderness is {duration(allowed)}: one device with a wrong clock closes"
+            " windows too early",
             f"set message.timestamp.type={APPEND_TIME} to use the broker's clock, or"
             f" message.timestamp.after.max.ms={allowed}, or raise streams.max_out_of_orderness",
-        ),
-        (
-            not topic.append_time and not windowing.grace,
-            Level.WARNING,
-            "producers set the timestamps, and streams.grace is 0s: delayed reports are late for their windows",
-            f"set streams.grace to the longest delay of devices, or message.timestamp.type={APPEND_TIME}",
-        ),
-    )
+        )
+    if not topic.append_time and not windowing.grace:
+        text = "producers set the timestamps, and streams.grace is 0s: delayed reports are late for their windows"
+        hint = f"set streams.grace to the longest delay of devices, or message.timestamp.type={APPEND_TIME}"
+        yield Level.WARNING, text, hint
 
 
 def assess_age(subject: str, topic: Topic, oldest: int | None, now: int) -> list[Finding]:

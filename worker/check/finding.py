@@ -1,6 +1,5 @@
 """Findings: outcomes of checks."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -25,8 +24,3 @@ class Finding:
 
 Fault = tuple[Level, str, str]
 """Level, text and hint of a finding, without a subject."""
-
-
-def present(*faults: tuple[bool, Level, str, str]) -> Iterator[Fault]:
-    """Yields the faults whose condition is true, without the condition."""
-    return (fault[1:] for fault in faults if fault[0])

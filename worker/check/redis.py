@@ -14,7 +14,7 @@ from redis.sentinel import SentinelConnectionPool
 import ldp
 from worker.check.counts import assess_counts
 from worker.check.documents import Recorded, assess_documents
-from worker.check.finding import Finding, Level, present
+from worker.check.finding import Fault, Finding, Level
 from worker.config import Config, Served
 from worker.counting import layout
 from worker.counting.head import Head
@@ -144,56 +144,37 @@ def _setting(client: "redis.Redis", name: str) -> str | None:
 
 def assess_redis(info: Mapping[str, Any], appendfsync: str | None, kind: str = "server") -> list[Finding]:
     """Assesses a Redis server by INFO, appendfsync and the configured kind."""
-    version, policy = str(info["redis_version"]), str(info.get("maxmemory_policy", "noeviction"))
-    aof = bool(int(info.get("aof_enabled", 0)))
     if info.get("redis_mode") == "sentinel":
         hint = "use redis+sentinel:// with the master's name in redis.url"
         return [Finding(Level.ERROR, "redis", "it is a Sentinel, which has no keys", hint)]
-    faults = present(
-        (
-            tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS,
-            Level.ERROR,
-            f"version {version}",
-            "use Redis 6.2 or newer",
-        ),
-        (
-            info.get("role") == "slave",
-            Level.ERROR,
-            "it is a replica, which refuses writes",
-            "let redis.url name the primary",
-        ),
-        (
-            bool(int(info.get("cluster_enabled", 0))) and kind != "cluster",
-            Level.ERROR,
-            "it is a cluster node, which has only a part of the keys",
-            "use redis+cluster:// in redis.url",
-        ),
-        (
-            policy != "noeviction",
-            Level.ERROR,
-            f"maxmemory-policy={policy}: Redis evicts counts when memory is short",
-            "set maxmemory-policy noeviction",
-        ),
-        (
-            not aof,
-            Level.WARNING,
-            "no append-only file: after a restart, Redis has its last dump or no counts, which stops the stream",
-            "set appendonly yes, appendfsync everysec",
-        ),
-        (
-            aof and appendfsync == "no",
-            Level.WARNING,
-            "appendfsync=no: a machine crash loses all writes in its cache",
-            "set appendfsync everysec; workers count the lost second again from Kafka",
-        ),
-    )
     replicas = int(info.get("connected_slaves", 0))
-    text = f"Valkey {info['valkey_version']}" if "valkey_version" in info else f"Redis {version}"
+    valkey, aof = info.get("valkey_version"), int(info.get("aof_enabled", 0))
+    text = f"Valkey {valkey}" if valkey else f"Redis {info['redis_version']}"
     text += f", {replicas} replica(s)" + (f", appendfsync {appendfsync}" if appendfsync and aof else "")
     if replicas:
         text += "; after a fail-over, workers count missing records again from Kafka, within the topic's retention"
     found = Finding(Level.OK, "redis", text)
-    return [found, *(Finding(level, "redis", *rest) for level, *rest in faults)]
+    return [found, *(Finding(level, "redis", *rest) for level, *rest in _faults(info, appendfsync, kind))]
+
+
+def _faults(info: Mapping[str, Any], appendfsync: str | None, kind: str) -> Iterator[Fault]:
+    version, policy = str(info["redis_version"]), str(info.get("maxmemory_policy", "noeviction"))
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS:
+        yield Level.ERROR, f"version {version}", "use Redis 6.2 or newer"
+    if info.get("role") == "slave":
+        yield Level.ERROR, "it is a replica, which refuses writes", "let redis.url name the primary"
+    if int(info.get("cluster_enabled", 0)) and kind != "cluster":
+        text = "it is a cluster node, which has only a part of the keys"
+        yield Level.ERROR, text, "use redis+cluster:// in redis.url"
+    if policy != "noeviction":
+        text = f"maxmemory-policy={policy}: Redis evicts counts when memory is short"
+        yield Level.ERROR, text, "set maxmemory-policy noeviction"
+    if not int(info.get("aof_enabled", 0)):
+        text = "no append-only file: after a restart, Redis has its last dump or no counts, which stops the stream"
+        yield Level.WARNING, text, "set appendonly yes, appendfsync everysec"
+    elif appendfsync == "no":
+        text = "appendfsync=no: a machine crash loses all writes in its cache"
+        yield Level.WARNING, text, "set appendfsync everysec; workers count the lost second again from Kafka"
 
 
 def _assess_sentinels(client: Client, master: str) -> list[Finding]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ldp import wire
 from worker.check.clocks import assess_clock
-from worker.check.finding import Fault, Finding, Level, present
+from worker.check.finding import Fault, Finding, Level
 from worker.config import Config, Served
 from worker.config.windows import duration
 from worker.counting.windows import milliseconds
@@ -74,35 +74,20 @@ def _number(topic: Topic, key: str, unknown: int) -> int:
     return unknown if number is None else number
 
 
-def _input_faults(served: Served, topic: Topic) -> list[Fault]:
+def _input_faults(served: Served, topic: Topic) -> Iterator[Fault]:
     policy, size = _policy(topic), _number(topic, "retention.bytes", -1)
     retention = _number(topic, "retention.ms", -1)
-    return [
-        *present(
-            (
-                "compact" in policy,
-                Level.ERROR,
-                f"cleanup.policy={policy}: compaction deletes reports, counted or not, and prevents a recount",
-                "set cleanup.policy=delete",
-            )
-        ),
-        *assess_clock(served, topic),
-        *present(
-            (
-                0 <= retention < DAY_MS,
-                Level.WARNING,
-                f"retention.ms={retention}: brokers delete reports after {retention / topics.HOUR_MS:g} h",
-                "set retention.ms above your longest outage, such as 7 days",
-            ),
-            (
-                size >= 0,
-                Level.WARNING,
-                f"retention.bytes={size}: a burst of reports deletes older reports, counted or not",
-                "limit by time only: set retention.bytes=-1",
-            ),
-        ),
-        *_batch_faults(served, topic),
-    ]
+    if "compact" in policy:
+        text = f"cleanup.policy={policy}: compaction deletes reports, counted or not, and prevents a recount"
+        yield Level.ERROR, text, "set cleanup.policy=delete"
+    yield from assess_clock(served, topic)
+    if 0 <= retention < DAY_MS:
+        text = f"retention.ms={retention}: brokers delete reports after {retention / topics.HOUR_MS:g} h"
+        yield Level.WARNING, text, "set retention.ms above your longest outage, such as 7 days"
+    if size >= 0:
+        text = f"retention.bytes={size}: a burst of reports deletes older reports, counted or not"
+        yield Level.WARNING, text, "limit by time only: set retention.bytes=-1"
+    yield from _batch_faults(served, topic)
 
 
 def _intake_faults(config: Config, served: Served, topic: Topic) -> Iterator[Fault]:
@@ -112,44 +97,25 @@ def _intake_faults(config: Config, served: Served, topic: Topic) -> Iterator[Fau
     # numbers of few digits are shorter in JSON
     most = wire.frame_bytes(served.stream.oracle.report_bytes, config.gateway.most_reports)
     need = min(2 * config.gateway.max_body_bytes, most) + topics.RECORD
-    return present(
-        (
-            policy != "delete",
-            Level.ERROR,
-            f"cleanup.policy={policy}: compaction deletes uploads that wait, and keeps shuffled uploads",
-            "set cleanup.policy=delete",
-        ),
-        (
-            not topic.append_time,
-            Level.ERROR,
-            "message.timestamp.type=CreateTime: duplicates depend on the clocks of the gateways",
-            f"set message.timestamp.type={topics.APPEND_TIME}",
-        ),
-        (
-            0 <= retention < remembered,
-            Level.ERROR,
-            f"retention.ms={retention}: brokers delete uploads that wait, and ids that the shuffler needs",
-            f"set retention.ms to at least {remembered}, twice shuffle.deduplicate_for; usual are 24 h",
-        ),
-        (
-            size >= 0,
-            Level.WARNING,
-            f"retention.bytes={size}: a burst of uploads deletes older uploads, shuffled or not",
-            "limit by time only: set retention.bytes=-1",
-        ),
-        (
-            limit < need,
-            Level.ERROR,
-            f"max.message.bytes={limit}: an upload can have {need} bytes",
-            f"set max.message.bytes={need}",
-        ),
-        (
-            topic.settings.get("remote.storage.enable") == "true",
-            Level.WARNING,
-            "remote.storage.enable=true: tiered storage can keep uploads after the shuffler deletes them",
-            "set remote.storage.enable=false",
-        ),
-    )
+    if policy != "delete":
+        text = f"cleanup.policy={policy}: compaction deletes uploads that wait, and keeps shuffled uploads"
+        yield Level.ERROR, text, "set cleanup.policy=delete"
+    if not topic.append_time:
+        text = "message.timestamp.type=CreateTime: duplicates depend on the clocks of the gateways"
+        yield Level.ERROR, text, f"set message.timestamp.type={topics.APPEND_TIME}"
+    if 0 <= retention < remembered:
+        text = f"retention.ms={retention}: brokers delete uploads that wait, and ids that the shuffler needs"
+        hint = f"set retention.ms to at least {remembered}, twice shuffle.deduplicate_for; usual are 24 h"
+        yield Level.ERROR, text, hint
+    if size >= 0:
+        text = f"retention.bytes={size}: a burst of uploads deletes older uploads, shuffled or not"
+        yield Level.WARNING, text, "limit by time only: set retention.bytes=-1"
+    if limit < need:
+        text = f"max.message.bytes={limit}: an upload can have {need} bytes"
+        yield Level.ERROR, text, f"set max.message.bytes={need}"
+    if topic.settings.get("remote.storage.enable") == "true":
+        text = "remote.storage.enable=true: tiered storage can keep uploads after the shuffler deletes them"
+        yield Level.WARNING, text, "set remote.storage.enable=false"
 
 
 def _batch_faults(served: Served, topic: Topic) -> Iterator[Fault]:
@@ -189,11 +155,10 @@ def _row_faults(config: Config, topic: Topic, _there: Mapping[str, Topic]) -> It
 
 def _compacted(topic: Topic, why: str, text: str, need: int, room: int) -> Iterator[Fault]:
     policy, limit = _policy(topic), _number(topic, "max.message.bytes", _ANY)
-    set_policy, set_limit = "set cleanup.policy=compact", f"set max.message.bytes={room}"
-    return present(
-        (policy != "compact", Level.ERROR, f"cleanup.policy={policy}: {why}", set_policy),
-        (limit < need, Level.ERROR, f"max.message.bytes={limit}: {text}", set_limit),
-    )
+    if policy != "compact":
+        yield Level.ERROR, f"cleanup.policy={policy}: {why}", "set cleanup.policy=compact"
+    if limit < need:
+        yield Level.ERROR, f"max.message.bytes={limit}: {text}", f"set max.message.bytes={room}"
 
 
 def _dead_letter_faults(config: Config, topic: Topic, there: Mapping[str, Topic]) -> Iterator[Fault]:
@@ -201,28 +166,15 @@ def _dead_letter_faults(config: Config, topic: Topic, there: Mapping[str, Topic]
     inputs = [_number(there[s.topic], "max.message.bytes", 0) for s in config.streams if s.topic in there]
     # dead letters never exceed the brokers' default limit
     largest = min(max(inputs, default=0), topics.BROKER_LIMIT)
-    return present(
-        (
-            policy != "delete",
-            Level.WARNING,
-            f"cleanup.policy={policy}: dead letters have different keys, so compaction deletes none",
-            "set cleanup.policy=delete",
-        ),
-        (
-            limit < LEAST_ROOM,
-            Level.ERROR,
-            f"max.message.bytes={limit}: no dead letter fits, not even with only a record's first bytes, which blocks"
-            " counting",
-            f"set max.message.bytes={topics.BROKER_LIMIT}, or at least {LEAST_ROOM}",
-        ),
-        (
-            LEAST_ROOM <= limit < largest,
-            Level.WARNING,
-            f"max.message.bytes={limit}, but records can have {largest}: dead letters of larger records contain only"
-            " their hash and beginning",
-            f"set max.message.bytes={largest} to keep them complete",
-        ),
-    )
+    if policy != "delete":
+        text = f"cleanup.policy={policy}: dead letters have different keys, so compaction deletes none"
+        yield Level.WARNING, text, "set cleanup.policy=delete"
+    if limit < LEAST_ROOM:
+        text = f"max.message.bytes={limit}: no dead letter fits, not even a record's first bytes, which blocks counting"
+        yield Level.ERROR, text, f"set max.message.bytes={topics.BROKER_LIMIT}, or at least {LEAST_ROOM}"
+    elif limit < largest:
+        text = f"max.message.bytes={limit}, but records can have {largest}: dead letters cut them to hash and beginning"
+        yield Level.WARNING, text, f"set max.message.bytes={largest} to keep them complete"
 
 
 def _clock_faults(topic: Topic) -> Iterator[Fault]:
@@ -237,36 +189,18 @@ def _clock_faults(topic: Topic) -> Iterator[Fault]:
 
 def _replication_faults(topic: Topic) -> Iterator[Fault]:
     in_sync, replicas = topic.number("min.insync.replicas") or 1, topic.replicas
-    alone = in_sync == replicas == 1
-    return present(
-        (
-            in_sync > replicas,
-            Level.ERROR,
-            f"min.insync.replicas={in_sync} with {replicas} replica(s): the topic accepts no records",
-            "lower min.insync.replicas or add replicas",
-        ),
-        (
-            alone,
-            Level.WARNING,
-            "one replica: the loss of a disk loses its records",
-            "in production use replication factor 3 with min.insync.replicas=2",
-        ),
-        (
-            in_sync == 1 < replicas,
-            Level.WARNING,
-            f"{replicas} replicas but min.insync.replicas=1: the loss of one broker can lose acknowledged records",
-            "set min.insync.replicas=2",
-        ),
-        (
-            in_sync == replicas and not alone,
-            Level.WARNING,
-            f"min.insync.replicas={in_sync} of {replicas} replicas: writes fail while one broker is down",
-            "use one more replica than min.insync.replicas",
-        ),
-        (
-            topic.settings.get("unclean.leader.election.enable") == "true",
-            Level.WARNING,
-            "unclean.leader.election.enable=true: the log can lose acknowledged and counted records",
-            "set unclean.leader.election.enable=false",
-        ),
-    )
+    if in_sync > replicas:
+        text = f"min.insync.replicas={in_sync} with {replicas} replica(s): the topic accepts no records"
+        yield Level.ERROR, text, "lower min.insync.replicas or add replicas"
+    elif replicas == 1:
+        hint = "in production use replication factor 3 with min.insync.replicas=2"
+        yield Level.WARNING, "one replica: the loss of a disk loses its records", hint
+    elif in_sync == 1:
+        text = f"{replicas} replicas but min.insync.replicas=1: the loss of one broker can lose acknowledged records"
+        yield Level.WARNING, text, "set min.insync.replicas=2"
+    elif in_sync == replicas:
+        text = f"min.insync.replicas={in_sync} of {replicas} replicas: writes fail while one broker is down"
+        yield Level.WARNING, text, "use one more replica than min.insync.replicas"
+    if topic.settings.get("unclean.leader.election.enable") == "true":
+        text = "unclean.leader.election.enable=true: the log can lose acknowledged and counted records"
+        yield Level.WARNING, text, "set unclean.leader.election.enable=false"
