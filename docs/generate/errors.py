@@ -26,7 +26,7 @@ _CAUSES = {
     503: "the topic has not been read yet, too many responses wait to be encoded, or a limit of event streams is"
     " reached",
 }
-_EXCEPTIONS = {"Busy": 503, "HTTPException": 404}
+_EXCEPTIONS = {"Busy": 503, "HTTPException": 404, "Refused": 400}
 """Statuses of exceptions whose call does not contain the status."""
 _EXIT = re.compile(r"(?i)\bexits? (?:codes?|with)\b")
 

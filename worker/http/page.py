@@ -69,7 +69,7 @@ class Answer:
 class Refused(ValueError):  # noqa: N818  # an answer, not a fault
     """A refused request; the message names the given and the allowed values."""
 
-    def __init__(self, status: HTTPStatus, why: str, **details: Any) -> None:
+    def __init__(self, why: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST, **details: Any) -> None:
         super().__init__(why)
         self.status, self.document = status, {"error": why} | details
 
@@ -130,7 +130,7 @@ class Page:
             except (NotRead, NewerSchema) as error:
                 raise _unread(error) from None
             if of == "population" and snapshot.is_population:
-                raise Refused(HTTPStatus.BAD_REQUEST, f"of=population given; {stream} has several documents")
+                raise Refused(f"of=population given; {stream} has several documents")
             methods = _methods(query, list(snapshot.bodies))
             if form == "snapshot":
                 return documents.whole(snapshot, methods)
@@ -206,10 +206,10 @@ class Page:
         if stream not in self._names and stream not in self._parts:
             there = ", ".join(self._names)
             raise Refused(
-                HTTPStatus.NOT_FOUND, f"stream {_short(stream)} given; the streams are {there}", windows=[]
+                f"stream {_short(stream)} given; the streams are {there}", HTTPStatus.NOT_FOUND, windows=[]
             )
         if start is not None and window == ALL_TIME.name:
-            raise Refused(HTTPStatus.BAD_REQUEST, "start given; only a window has a start, not all time")
+            raise Refused("start given; only a window has a start, not all time")
 
     def _missing(self, stream: str, window: str, start: int | None, *, unnamed: bool) -> Refused:
         there = sorted({key[0] for key, entry in self._snapshots.newest(stream).items() if entry.methods})
@@ -222,7 +222,7 @@ class Page:
         why = f"{what}{when} is on the topic"
         if unnamed:
             why += ", except for messages whose sequence number the stream's head does not name"
-        return Refused(HTTPStatus.NOT_FOUND, why, windows=there, unnamed=unnamed)
+        return Refused(why, HTTPStatus.NOT_FOUND, windows=there, unnamed=unnamed)
 
 
 def _split(target: str) -> tuple[str, dict[str, list[str]]]:
@@ -232,17 +232,13 @@ def _split(target: str) -> tuple[str, dict[str, list[str]]]:
     try:
         return path, parse_qs(query, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS)
     except ValueError:
-        raise Refused(
-            HTTPStatus.BAD_REQUEST, f"too many parameters given; {_MOST_PARAMETERS} are allowed"
-        ) from None
+        raise Refused(f"too many parameters given; {_MOST_PARAMETERS} are allowed") from None
 
 
 def _known_only(query: Mapping[str, list[str]], names: tuple[str, ...]) -> None:
     for name in query:
         if name not in names:
-            raise Refused(
-                HTTPStatus.BAD_REQUEST, f"parameter {_short(name)} given; allowed are {', '.join(names)}"
-            )
+            raise Refused(f"parameter {_short(name)} given; allowed are {', '.join(names)}")
 
 
 def _news(event: str, which: tuple[str, Key], entry: IndexEntry) -> bytes:
@@ -281,7 +277,7 @@ def refusal(refused: Refused) -> Answer:
 
 
 def _unread(error: Exception) -> Refused:
-    return Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the snapshot topic: {error}")
+    return Refused(f"the snapshot topic: {error}", HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 def _unless_known(
@@ -325,8 +321,7 @@ def _start(query: Mapping[str, list[str]]) -> int | None:
         date = datetime.fromisoformat(given)
     except ValueError:
         raise Refused(
-            HTTPStatus.BAD_REQUEST,
-            f"start {_short(given)} given; write a time like 2026-11-22T06:00Z, or milliseconds",
+            f"start {_short(given)} given; write a time like 2026-11-22T06:00Z, or milliseconds"
         ) from None
     return ((date if date.tzinfo else date.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
 
@@ -336,9 +331,7 @@ def _methods(query: Mapping[str, list[str]], published: list[str]) -> list[str]:
     given = list(dict.fromkeys(query.get("method", published)))
     for method in given:
         if method not in published:
-            raise Refused(
-                HTTPStatus.BAD_REQUEST, f"method {_short(method)} given; published: {', '.join(published)}"
-            )
+            raise Refused(f"method {_short(method)} given; published: {', '.join(published)}")
     return given
 
 
@@ -354,13 +347,11 @@ def _among(query: Mapping[str, list[str]], name: str, allowed: tuple[T, ...]) ->
     for one in allowed:
         if one == given:
             return one
-    raise Refused(
-        HTTPStatus.BAD_REQUEST, f"{name} {_short(given)} given; {' and '.join(allowed)} are allowed"
-    )
+    raise Refused(f"{name} {_short(given)} given; {' and '.join(allowed)} are allowed")
 
 
 def _whole(query: Mapping[str, list[str]], name: str, default: int, least: int, most: int) -> int:
     given = _one(query, name, str(default))
     if given.isascii() and given.isdecimal() and len(given) < 16 and least <= int(given) <= most:
         return int(given)
-    raise Refused(HTTPStatus.BAD_REQUEST, f"{name} {_short(given)} given; {least} to {most} are allowed")
+    raise Refused(f"{name} {_short(given)} given; {least} to {most} are allowed")

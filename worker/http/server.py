@@ -138,9 +138,9 @@ class HttpServer:
         except Refused as refused:
             why = refused
         except TooLarge:
-            why = Refused(HTTPStatus.BAD_REQUEST, _TOO_LARGE)
+            why = Refused(_TOO_LARGE)
         except Busy as busy:
-            why = Refused(HTTPStatus.SERVICE_UNAVAILABLE, str(busy))
+            why = Refused(str(busy), HTTPStatus.SERVICE_UNAVAILABLE)
         return await self._with_body(pages.refusal(why))
 
     async def _event_stream(self, request: Request) -> Response:
