@@ -46,13 +46,9 @@ def shared_document(snapshot: Snapshot) -> dict[str, Any]:
         "gaps": {str(partition): [list(gap) for gap in gaps] for partition, gaps in cut.gaps.items()},
         "uncounted": list(cut.uncounted),
     }
-    if snapshot.epsilon is not None:
-        document["epsilon"] = snapshot.epsilon
-    if snapshot.published is not None:
-        document["published"] = snapshot.published
-    if snapshot.withheld is not None:
-        document["withheld"] = snapshot.withheld
-    return document | {"snapshot": snapshot.identity}
+    optional = {name: getattr(snapshot, name) for name in ("epsilon", "published", "withheld")}
+    given = {name: value for name, value in optional.items() if value is not None}
+    return document | given | {"snapshot": snapshot.identity}
 
 
 def _date(milliseconds: int | None) -> str | None:

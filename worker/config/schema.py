@@ -169,9 +169,8 @@ class Kafka(Table):
         settings: dict[str, Any] = {
             "bootstrap_servers": self.bootstrap_servers,
             "security_protocol": self.security_protocol,
+            "sasl_mechanism": self.sasl_mechanism,
         }
-        if self.sasl_mechanism is not None:
-            settings["sasl_mechanism"] = self.sasl_mechanism
         if self.sasl_oauthbearer_token_endpoint_url is not None:
             credentials = Credentials(
                 self.sasl_oauthbearer_token_endpoint_url,
@@ -181,19 +180,14 @@ class Kafka(Table):
                 None if self.ssl_cafile is None else str(self.ssl_cafile),
             )
             settings["sasl_oauth_token_provider"] = tokens_of(credentials)
-        elif self.sasl_username is not None:
-            settings |= {
-                "sasl_plain_username": self.sasl_username,
-                "sasl_plain_password": secret(self.sasl_password),
-            }
+        else:
+            settings["sasl_plain_username"] = self.sasl_username
+            settings["sasl_plain_password"] = secret(self.sasl_password)
         for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
-            if (path := getattr(self, key)) is not None:
-                settings[key] = str(path)
-        if self.security_protocol.endswith(
-            "SSL"
-        ):  # otherwise OpenSSL prompts for the password of an encrypted key
-            settings["ssl_password"] = ""
-        return settings
+            settings[key] = (path := getattr(self, key)) and str(path)
+        if self.security_protocol.endswith("SSL"):
+            settings["ssl_password"] = ""  # otherwise OpenSSL prompts for the password of an encrypted key
+        return {key: value for key, value in settings.items() if value is not None}
 
     def membership(self) -> dict[str, Any]:
         """Returns the additional keyword arguments for a member of a group."""
