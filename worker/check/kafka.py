@@ -1,7 +1,7 @@
 """Checks of Kafka: brokers, transactions, newest snapshots and reports."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ldp import frames
 from worker.check import machine, topics
@@ -84,18 +84,16 @@ def assess_brokers(brokers: Brokers) -> Finding:
     return Finding(Level.OK, "brokers", text)
 
 
-def assess_abilities(brokers: Brokers) -> list[Finding]:
+def assess_abilities(brokers: Brokers) -> Iterator[Finding]:
     """Assesses whether the brokers support transactions and compaction."""
-    findings = []
     if not brokers.transactions:
         text = (
             "no transactions (ApiVersions lacks InitProducerId, AddPartitionsToTxn or EndTxn): no snapshots"
         )
-        findings.append(Finding(Level.ERROR, "brokers", text, "use brokers with transactions"))
+        yield Finding(Level.ERROR, "brokers", text, "use brokers with transactions")
     if not brokers.compacts:
         text = "no compaction (log.cleaner.enable=false): the snapshot topic grows without bound"
-        findings.append(Finding(Level.ERROR, "brokers", text, "set log.cleaner.enable=true"))
-    return findings
+        yield Finding(Level.ERROR, "brokers", text, "set log.cleaner.enable=true")
 
 
 def assess_session(seconds: float, allowed: tuple[int, int] | None) -> list[Finding]:
@@ -108,9 +106,8 @@ def assess_session(seconds: float, allowed: tuple[int, int] | None) -> list[Find
     return [Finding(Level.ERROR, "brokers", text, hint)]
 
 
-def assess_open_transactions(topic: str, held: Sequence[OpenTransactions]) -> list[Finding]:
+def assess_open_transactions(topic: str, held: Sequence[OpenTransactions]) -> Iterator[Finding]:
     """Assesses open transactions that block counting; a long one is an error."""
-    findings = []
     for one in held:
         by = f" ({', '.join(one.by)})" if one.by else ""
         age = "" if one.seconds is None else f", open for {age_text(one.seconds)},"
@@ -123,8 +120,7 @@ def assess_open_transactions(topic: str, held: Sequence[OpenTransactions]) -> li
             "if its producer exited: wait for its transaction.timeout.ms, or kafka-transactions.sh --bootstrap-server"
             f" ... abort --topic {topic} --partition {one.partition} --start-offset {one.first}"
         )
-        findings.append(Finding(level, f"topic {topic}", text, hint))
-    return findings
+        yield Finding(level, f"topic {topic}", text, hint)
 
 
 def assess_passed(topic: str, passed: Sequence[Passed]) -> list[Finding]:

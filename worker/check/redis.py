@@ -57,7 +57,7 @@ def look(
                 infos.append(info or {})
                 fsync = _setting(server, "appendfsync")
                 limit = limit or _setting(server, "proto-max-bulk-len")
-                found = assess_refusals(info is None, fsync is None, _answers_without_password(server))
+                found = [*assess_refusals(info is None, fsync is None, _answers_without_password(server))]
                 if info is not None:
                     found += [*assess_redis(info, fsync, config.redis.address.kind), *assess_used(info)]
                 findings += [replace(each, subject=f"{each.subject} {node}".strip()) for each in found]
@@ -113,9 +113,8 @@ def _answers_without_password(client: "redis.Redis") -> bool:
         without.disconnect()
 
 
-def assess_refusals(info: bool, settings: bool, anyone: bool) -> list[Finding]:
+def assess_refusals(info: bool, settings: bool, anyone: bool) -> Iterator[Finding]:
     """Assesses refused commands, and access without the configured password."""
-    findings = []
     if info or settings:
         refused = " and ".join(name for name, is_it in (("INFO", info), ("CONFIG", settings)) if is_it)
         lacks = "appendfsync and proto-max-bulk-len"
@@ -126,12 +125,11 @@ def assess_refusals(info: bool, settings: bool, anyone: bool) -> list[Finding]:
             " maxmemory-policy noeviction, appendonly yes, appendfsync everysec"
         )
         # a user with only the documented permissions cannot use CONFIG
-        findings.append(Finding(Level.WARNING if info else Level.OK, "redis", text, hint))
+        yield Finding(Level.WARNING if info else Level.OK, "redis", text, hint)
     if anyone:
         text = "redis.password is set, but Redis answers without it: any client that reaches its port can change counts"
         hint = "set requirepass in Redis, or disable its default user; or remove redis.password"
-        findings.append(Finding(Level.WARNING, "redis", text, hint))
-    return findings
+        yield Finding(Level.WARNING, "redis", text, hint)
 
 
 def _setting(client: "redis.Redis", name: str) -> str | None:
@@ -200,16 +198,14 @@ def assess_sentinels(state: Mapping[str, Any]) -> list[Finding]:
     return [Finding(Level.OK, "redis sentinels", text)]
 
 
-def assess_blobs(config: Config, limit: int) -> list[Finding]:
+def assess_blobs(config: Config, limit: int) -> Iterator[Finding]:
     """Assesses whether the counts of a partition fit into one Redis string."""
-    findings = []
     for served in config.streams:
         size = layout.HEADER_BYTES + max(served.cell_bytes.values())
         if size > limit:
             text = f"a partition's counts can have {size} bytes, but proto-max-bulk-len is {limit}: Redis refuses them"
             hint = f"set proto-max-bulk-len {size} or more, or use a smaller domain or another protocol"
-            findings.append(Finding(Level.ERROR, f"counts of {served.name}", text, hint))
-    return findings
+            yield Finding(Level.ERROR, f"counts of {served.name}", text, hint)
 
 
 def assess_used(info: Mapping[str, Any]) -> list[Finding]:

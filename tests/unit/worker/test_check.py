@@ -216,7 +216,7 @@ def test_a_fault_of_many_topics_is_one_line():
     ],
 )
 def test_brokers_without_transactions_or_compaction_are_named(brokers, said):
-    found = assess_abilities(Brokers(1, (4, 0), "abc", **brokers))
+    found = [*assess_abilities(Brokers(1, (4, 0), "abc", **brokers))]
     assert [f.level for f in found] == [ERROR] * len(said)
     assert all(f.text.startswith(one) and f.hint for f, one in zip(found, said, strict=True))
 
@@ -238,7 +238,7 @@ def test_a_topic_with_unknown_cleanup_policy_is_not_compacted():
 def test_refused_commands_and_an_unused_password_are_separate_lines(refusals, message, level):
     (found,) = assess_refusals(*refusals)
     assert (found.level, found.text.startswith(message), bool(found.hint)) == (level, True, True)
-    assert assess_refusals(False, False, False) == []
+    assert [*assess_refusals(False, False, False)] == []
 
 
 GOOD_REDIS = {"redis_version": "7.0.15", "role": "master", "aof_enabled": 1, "maxmemory_policy": "noeviction"}
@@ -421,7 +421,7 @@ def test_a_partitions_counts_must_fit_into_a_string():
     (blob,) = blobs.values()
     size = len(blob)
     assert size == 50 + 8 * 1093
-    assert assess_blobs(config, size) == []
+    assert [*assess_blobs(config, size)] == []
     (finding,) = assess_blobs(config, size - 1)
     assert (finding.level, f"can have {size} bytes" in finding.text) == (ERROR, True)
     assert f"proto-max-bulk-len {size}" in finding.hint
@@ -431,7 +431,7 @@ def test_the_largest_state_exceeds_the_default_limit_of_redis():
     # a projective line of 4d points: 2^26 counters minus four are 512 MiB and 16 bytes with the header
     config = large("pgr", domain_size=16_777_216, prime=67_108_859, dimension=2)
     assert [f.level for f in assess_blobs(config, STRING_LIMIT)] == [ERROR]
-    assert assess_blobs(parse(CONFIG_TEXT), STRING_LIMIT) == []
+    assert [*assess_blobs(parse(CONFIG_TEXT), STRING_LIMIT)] == []
 
 
 def test_snapshots_of_another_stream_are_reported():
