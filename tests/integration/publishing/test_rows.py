@@ -266,7 +266,9 @@ def test_hostile_rows_run_no_command_and_stop_no_sink(kafka, redis_url, tmp_path
         assert {key[-1] for key in in_postgres(url)} == {1, 2}
         assert once(world, url) == ""
         printed = CliRunner().invoke(cli, ["rows", "--config", str(world.toml)])
-        assert printed.stdout.encode() == b"".join(value + b"\n" for _, value in good)
+        assert [json.loads(line) for line in printed.stdout.splitlines()] == [
+            json.loads(row) for _, row in good
+        ]
         assert f"{len(NO_ROWS)} records of topic" in printed.stderr
 
 
