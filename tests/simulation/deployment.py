@@ -435,16 +435,21 @@ class Listener:
         assert first <= state.start, "it is counted again, and its log lacks the beginning"
         assert not any(rule.limits.windowing for rule in state.rules), "windows are counted again"
 
-    def _demand_names(self, held: OwnedPartition) -> None:
-        """Checks that a claim joined the configured names and all names in the head."""
-        known = [self.worker.configured.named]
+    def _demand_names(self, partition: int, held: OwnedPartition) -> None:
+        """Checks that a claim joined the configured names and all names in the head.
+
+        The claim of another partition in the same round may have read a newer head.
+        """
+        own, newest = self.worker.configured.named, self.worker.topic.heads
+        known: list[tuple[dict[str, Any], dict[str, Any]]] = [({}, {})]
         if not held.headless and "heads" not in self.world.lossy:
-            known.append(self.truth.in_force(self.worker.topic.heads))
+            _, then, _ = self.worker.consumer.read[partition]
+            known = [self.truth.in_force(number) for number in range(min(then, newest), newest + 1)]
         last = of_state(held.state.rules)[-1]
         mine = statuses(last.documents), statuses(last.segments)
-        due = [join(own, *(names[number] for names in known)) for number, own in enumerate(mine)]
-        bounded = len(due[0]) > self.deployment.most_documents
-        assert due == [*mine] or bounded, f"{due} are to be in force, and {mine} are"
+        due = [tuple(join(mine[i], own[i], names[i]) for i in range(len(mine))) for names in known]
+        bounded = len(due[0][0]) > self.deployment.most_documents
+        assert mine in due or bounded, f"{due} are to be in force, and {mine} are"
 
     def _demand_published_rules(self, partition: int, state: PartitionState) -> None:
         """Checks that published rules stay."""
@@ -483,7 +488,7 @@ class Listener:
             self._demand_whole(partition, held.state)
         asked = self.worker.consumer.asked_id
         assert lineage_of(held.metadata.lineage)["topic_id"] == asked, "it claims what another topic had"
-        self._demand_names(held)
+        self._demand_names(partition, held)
         if not held.headless:
             self._demand_published_rules(partition, held.state)
         named = not self.worker.topic.headless or held.headless
