@@ -194,6 +194,7 @@ def test_promtool_accepts_configuration_and_rules() -> None:
     run([prometheus.installed("promtool"), "check", "rules", RULES])
 
 
+@pytest.mark.slow  # promtool takes 7 s of CPU
 def test_every_alert_fires_exactly_when_expected() -> None:
     run([prometheus.installed("promtool"), "test", "rules", "rules_test.yml"], DEPLOY / "prometheus")
     cases = [case for test in RULES_TESTS for case in test["alert_rule_test"]]
