@@ -8,6 +8,7 @@ import pytest
 
 import ldp
 from ldp import frames
+from ldp.frame_tables import marks_table
 from ldp.segments import Segments, prefixes
 from tests.support.reading import cell_of, is_segment, read_any, rows_of
 
@@ -160,6 +161,25 @@ def test_short_records_before_others_are_decoded_as_one_by_one():
         overlapping = begins - (np.arange(begins.size) == n)
         with pytest.raises(ValueError, match="begins or ends"):
             frames.decode_all(documents, data, overlapping, ends)
+
+
+def test_a_fingerprint_in_the_slot_of_a_document_is_unknown():
+    made = [ldp.Stream("s", ldp.GRR("1", d)) for d in range(3, 103)]
+    documents, unknown, rng = made[:3], made[3:], np.random.default_rng(7)
+    table, _, multiplier = marks_table(tuple(each.fingerprint for each in documents), ())
+    marks = [int.from_bytes(each.fingerprint, "little") for each in unknown]
+    assert {int(table[(mark * multiplier & 0xFFFFFFFF) * table.size >> 32]) for mark in marks} == {
+        -1,
+        0,
+        1,
+        2,
+    }
+    reports = documents[0].oracle.perturb([0], rng=rng)
+    known = [written(rng, documents[0], reports, None, as_json=False)] * 4
+    for stream in unknown:
+        for as_json in (False, True):
+            record = written(rng, stream, reports, None, as_json=as_json)
+            assert check(documents, [], [], [record, *known], None)[0] in ("fingerprint", "json")
 
 
 def test_sixteen_documents_with_sixteen_retired_ones():
